@@ -28,7 +28,7 @@ check-full: ## check, then TSan, valgrind, clang-tidy, planted faults and the fu
 	@scripts/bootstrap --all
 	@JOBS=$(JOBS) TEST_JOBS=$(TEST_JOBS) scripts/check --full
 
-soak: ## kill, stop, turn, restart and cut at random for MINUTES (30): what is lost, stuck, unexplained?
+soak: ## kill, stop, restart and cut at random for MINUTES (30), and check the promises
 	@scripts/bootstrap --tests
 	@TEST_JOBS=$(TEST_JOBS) scripts/soak $(MINUTES)
 
@@ -37,7 +37,7 @@ fuzz: ## feed hostile servers, files, lines and words to each fuzz target for MI
 	@JOBS=$(JOBS) scripts/build fuzz
 	@JOBS=$(JOBS) scripts/fuzz $$(($(MINUTES) * 60))
 
-bench: release ## print the figures of speed, one a line
+bench: release ## measure speed and memory, one figure a line
 	@scripts/bootstrap --tests
 	@cmake --build build/release -j $(JOBS) --target bench_ceiling >build/bench.log || cat build/bench.log
 	@tests/bench/run build/release
@@ -50,7 +50,7 @@ lint: ## clang-tidy, clang-format, layers, lengths, words, Lua and man pages
 	@scripts/bootstrap --lint
 	@JOBS=$(JOBS) scripts/lint --tidy
 
-format: ## lay out the sources by .clang-format
+format: ## format the sources by .clang-format
 	@scripts/bootstrap --lint
 	@scripts/lint --format
 

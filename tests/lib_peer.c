@@ -71,14 +71,14 @@ static void drop(struct bytes *bytes, size_t size)
     bytes->size -= size;
 }
 
-/* The size of the line at `at` with its end, 0 when it is not whole. */
+/* The size of the line at `at` with its end, 0 when it is incomplete. */
 static size_t line_size(const struct bytes *bytes, size_t at)
 {
     const char *end = at < bytes->size ? memchr(bytes->data + at, '\n', bytes->size - at) : NULL;
     return end == NULL ? 0 : (size_t)(end - bytes->data) + 1 - at;
 }
 
-/* Where the reply or request that begins at `at` ends; 0 when it is not whole. */
+/* Where the reply or request that begins at `at` ends; 0 when it is incomplete. */
 static size_t end_of(const struct bytes *bytes, size_t at)
 {
     size_t left = 1; /* replies still to come, those within arrays counted */

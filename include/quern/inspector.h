@@ -236,9 +236,9 @@ typedef struct quern_finding {
     bool repaired; /* this call repaired it */
     uint8_t reserved[3];
 } quern_finding;
-/* Checks the invariants on the live data and reports each finding; with repair mends what can be
- * mended without losing a task. Findings are borrowed for the call. Errors: broker errors; what
- * was reported before holds. */
+/* Checks the invariants of the live data and reports each finding; with repair it repairs what can
+ * be repaired without losing a task. Findings are borrowed for the call. Errors: broker errors;
+ * findings reported before an error are valid. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_check(
     quern_inspector *inspector, bool repair,
     void (*on_finding)(const quern_finding *finding, void *user), void *user, quern_error *err);

@@ -325,7 +325,7 @@ quern_status qn_broker_backup(struct qn_broker *broker, const char *path, quern_
     quern_status status = qn_broker_check_fork(broker, err);
     if (status == QUERN_OK && broker->ops->backup == NULL) {
         status = qn_error_set(err, QUERN_E_UNSUPPORTED,
-                              "a %s broker is no file: back it up with the tools of its server",
+                              "a %s broker is not a file: back it up with the server's own tools",
                               broker->ops->scheme);
     }
     return status != QUERN_OK ? status : broker->ops->backup(broker, path, err);

@@ -44,7 +44,7 @@ static quern_status take_only(struct found *found, const char *id, quern_task_in
     }
     if (found->count > 1) {
         return qn_error_set(
-            err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: say which", id,
+            err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: name one", id,
             quern_task_info_queue(found->items[0]), quern_task_info_queue(found->items[1]));
     }
     *ret_info = found->items[0];
@@ -118,7 +118,7 @@ quern_status qn_find_short(struct qn_broker *broker, const char *queue, const ch
         return status;
     }
     if (matches.count == 0) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s, and none whose id begins so", id);
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s, and no id begins with it", id);
     }
     return matches.count == 1 ? qn_find_task(broker, queue, matches.ids[0], ret_info, err)
                               : refuse_ambiguous(&matches, id, err);

@@ -68,8 +68,8 @@ static bool has_parameters(const char *path)
 static quern_status refuse_memory(quern_error *err)
 {
     return qn_error_set(err, QUERN_E_INVALID,
-                        "broker \":memory:\": tasks in the memory of one process cannot be "
-                        "shared or survive it: name a file (tests of a program write memory:)");
+                        "broker \":memory:\": a database in memory is lost when the command ends: "
+                        "name a file (tests within one program use memory:)");
 }
 
 static quern_status check_path(const char *text, quern_error *err)
@@ -118,12 +118,12 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
         const char *advice;
     } schemes[] = {
         {"rediss", QUERN_E_UNSUPPORTED,
-         "TLS is not supported yet; use redis:// through a tunnel of yours (stunnel, ssh -L)"},
+         "TLS is not supported yet; use redis:// through your own tunnel (stunnel, ssh -L)"},
         {"redis-sentinel", QUERN_E_UNSUPPORTED,
          "Sentinel is not supported yet; name the master by redis://host:port"},
         {"redis-cluster", QUERN_E_UNSUPPORTED,
-         "Redis Cluster is not supported yet; use a server that stands alone"},
-        {"valkey", QUERN_E_INVALID, "write redis://host:port, it is the same for Valkey"},
+         "Redis Cluster is not supported yet; use a standalone server"},
+        {"valkey", QUERN_E_INVALID, "write redis://host:port, also for Valkey"},
         {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"redis+unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"file", QUERN_E_INVALID, "write the path alone or sqlite:///path/file.db"},

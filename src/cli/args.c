@@ -89,9 +89,9 @@ static bool refuse_unknown(struct qn_args *args, const char *word)
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(word + dashes, "="), word + dashes);
     const char *nearest = qn_cli_nearest(name, candidates, count);
     if (nearest == NULL) {
-        return set_problem(args, "no option '%s'", word);
+        return set_problem(args, "unknown option '%s'", word);
     }
-    return set_problem(args, "no option '%s'; did you mean '--%s'?", word, nearest);
+    return set_problem(args, "unknown option '%s'; did you mean '--%s'?", word, nearest);
 }
 
 static bool parse_count(struct qn_args *args, const struct qn_option *option, const char *text,

@@ -29,7 +29,7 @@ static int make_directories(const struct qn_cli *cli, char *path)
         *slash = '\0';
         int failed = mkdir(path, 0700);
         if (failed != 0 && errno != EEXIST) {
-            qn_cli_message(cli, "cannot make the directory %s: %s", path, strerror(errno));
+            qn_cli_message(cli, "cannot create the directory %s: %s", path, strerror(errno));
             return QN_EXIT_BROKER;
         }
         *slash = '/';
@@ -51,7 +51,7 @@ static int default_path(struct qn_cli *cli)
     }
     if (status != QUERN_OK) {
         qn_buf_finish(&path);
-        qn_cli_message(cli, "which broker? there is no home directory: give --broker URL");
+        qn_cli_message(cli, "no home directory for the default database: give --broker URL");
         return QN_EXIT_CONFIG;
     }
     cli->broker_url = qn_memory_must(qn_secret_strdup(qn_buf_text(&path)));
@@ -124,16 +124,16 @@ static void report_missing_directory(const struct qn_cli *cli, const char *direc
     bool is_default =
         cli->args.globals[QN_GLOBAL_BROKER].text == NULL && (env == NULL || env[0] == '\0');
     if (is_default) {
-        qn_cli_message(cli, "%s (the first enqueue or work makes it)", text);
+        qn_cli_message(cli, "%s (the first enqueue or work creates it)", text);
     } else {
-        qn_cli_message(cli, "%s (make it first: mkdir -p '%s')", text, directory);
+        qn_cli_message(cli, "%s (create it first: mkdir -p '%s')", text, directory);
     }
 }
 
 int qn_cli_open_failed(const struct qn_cli *cli, const quern_error *err)
 {
     if (err->code == QUERN_E_NOT_FOUND) {
-        qn_cli_message(cli, "%s (the first enqueue or work makes it)", err->text);
+        qn_cli_message(cli, "%s (the first enqueue or work creates it)", err->text);
         return QN_EXIT_BROKER;
     }
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
@@ -172,7 +172,7 @@ void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url)
     if (made) {
         char shown[PATH_SIZE_MAX];
         qn_url_redact(url, shown, sizeof shown);
-        qn_cli_message(cli, "made the database %s", shown);
+        qn_cli_message(cli, "created the database %s", shown);
     }
 }
 

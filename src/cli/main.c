@@ -30,13 +30,13 @@ static int refuse_verb(const struct qn_cli *cli, const char *noun, const char *w
 {
     const char *instead = qn_hint_find(noun, word);
     if (instead != NULL) {
-        return qn_cli_usage(cli, "no verb '%s'; did you mean 'quern %s'?", word, instead);
+        return qn_cli_usage(cli, "unknown verb '%s'; did you mean 'quern %s'?", word, instead);
     }
     const char *nearest = qn_cli_nearest(word, names, count);
     if (nearest == NULL) {
-        return qn_cli_usage(cli, "no verb '%s'", word);
+        return qn_cli_usage(cli, "unknown verb '%s'", word);
     }
-    return qn_cli_usage(cli, "no verb '%s'; did you mean '%s'?", word, nearest);
+    return qn_cli_usage(cli, "unknown verb '%s'; did you mean '%s'?", word, nearest);
 }
 
 static int refuse_first_word(const struct qn_cli *cli, const char *word)
@@ -103,7 +103,7 @@ static int run_verb(struct qn_cli *cli)
         return qn_cli_usage(cli, "%s", args->problem);
     }
     if (args->operand_count < verb->operand_min) {
-        return qn_cli_usage(cli, "wants: %s", verb->operands);
+        return qn_cli_usage(cli, "missing argument: %s", verb->operands);
     }
     if (args->operand_count > verb->operand_max) {
         return qn_cli_usage(cli, "unexpected argument '%s'",

@@ -90,9 +90,9 @@ void qn_cli_report_error(const struct qn_cli *cli, const quern_error *err)
     report_fault(cli, "%s", err->text);
     if (err->code == QUERN_E_BROKER && strstr(err->text, "NOPERM") != NULL) {
         if (cli->on_message != NULL) {
-            report_fault(cli, "this is enough: %s", acl_advice);
+            report_fault(cli, "permissions that are enough: %s", acl_advice);
         } else {
-            (void)fprintf(stderr, "this is enough: %s\n", acl_advice);
+            (void)fprintf(stderr, "permissions that are enough: %s\n", acl_advice);
         }
     }
 }

@@ -127,7 +127,7 @@ static bool disk_is_full(const struct qn_service *service, struct qn_reason *rea
     (void)snprintf(reason->because, sizeof reason->because,
                    "the disk of the database is full: %" PRIu64 " KB free", free_bytes >> 10);
     (void)snprintf(reason->advice, sizeof reason->advice,
-                   "free some space where %.300s is; workers go on by themselves", path);
+                   "free some space where %.300s is; workers then continue by themselves", path);
     return true;
 }
 
@@ -213,8 +213,8 @@ static void describe_unable(const struct census *census, struct qn_reason *reaso
                    census->host, census->pid, qn_service_status_name(census->status));
     if (census->status == QUERN_WORKER_STUCK) {
         (void)snprintf(reason->advice, sizeof reason->advice,
-                       "its handlers hang: restart that process, and let its handlers look at their"
-                       " cancellation");
+                       "its handlers hang: restart that process, and make its handlers check for "
+                       "cancellation");
     } else if (census->status == QUERN_WORKER_QUIET) {
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "let it take tasks again: kill -CONT %" PRId64 ", or start another worker",
@@ -257,12 +257,12 @@ static bool is_braked(const quern_queue_info *queue, struct qn_reason *reason)
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because,
-                   "run after run of queue %.200s dies on %" PRIu32 " %s one at a time",
-                   queue->name, queue->braked_hosts,
+                   "runs of queue %.200s keep dying on %" PRIu32 " %s one at a time", queue->name,
+                   queue->braked_hosts,
                    qn_plural(queue->braked_hosts, "host, which tries", "hosts, which try"));
     (void)snprintf(reason->advice, sizeof reason->advice,
-                   "see why they die (quern task list --queue %.150s --state retry), mend the"
-                   " program, and start its workers again",
+                   "see why they die (quern task list --queue %.150s --state retry), fix the "
+                   "program, and start its workers again",
                    queue->name);
     return true;
 }
@@ -280,7 +280,7 @@ static bool is_held_up(const struct qn_service *service, const char *queue, cons
         char at[64];
         qn_moment_format(info->paused_at_ms, at, sizeof at);
         (void)snprintf(ret_reason->because, sizeof ret_reason->because,
-                       "queue %.256s is paused since %s", queue, at);
+                       "queue %.256s has been paused since %s", queue, at);
         (void)snprintf(ret_reason->advice, sizeof ret_reason->advice, "quern queue resume %.256s",
                        queue);
         return true;
@@ -319,12 +319,13 @@ static bool why_active(const struct qn_service *service, const quern_task_info *
         return false;
     }
     (void)snprintf(reason->because, sizeof reason->because, "%s",
-                   orphaned ? "its lease is over, and a worker has to find that"
-                            : "its worker is dead, and its lease has to run out");
+                   orphaned ? "its lease has expired, and a worker has to notice it"
+                            : "its worker is dead, and its lease has not expired yet");
     if (qn_service_count_workers(service->workers, queue) == 0) {
         (void)snprintf(
             reason->advice, sizeof reason->advice,
-            "start a worker for queue %.256s: there is none, and only a worker returns it", queue);
+            "start a worker for queue %.256s: there is none, and only a worker can return the task",
+            queue);
     } else {
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "nothing: a live worker of its queue returns it by itself");

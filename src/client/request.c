@@ -31,11 +31,11 @@ quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, stru
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err)
 {
     if (status == QUERN_E_DUPLICATE) {
-        return qn_error_set(err, status, "queue %s: an equal task of type %s is there already",
+        return qn_error_set(err, status, "queue %s: an equal task of type %s already exists",
                             task->queue, task->type);
     }
     if (status == QUERN_E_CONFLICT) {
-        return qn_error_set(err, status, "queue %s: a task with id %s exists already", task->queue,
+        return qn_error_set(err, status, "queue %s: a task with id %s already exists", task->queue,
                             task->id);
     }
     return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,

@@ -130,7 +130,7 @@ quern_status quern_inspector_history(quern_inspector *inspector, const char *que
         return qn_error_set(err, QUERN_E_INVALID, "ret_days: must not be NULL");
     }
     if (days < 1 || days > QN_HISTORY_DAYS) {
-        return qn_error_set(err, QUERN_E_INVALID, "inspector: history is of 1 to %d days",
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: history covers 1 to %d days",
                             QN_HISTORY_DAYS);
     }
     return qn_broker_history(inspector->broker, queue, days, ret_days, err);
@@ -165,7 +165,7 @@ quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
 static quern_status check_action(quern_action action, quern_error *err)
 {
     if ((int)action < QUERN_ACTION_RUN || (int)action > QUERN_ACTION_CANCEL_ARCHIVE) {
-        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is no action", (int)action);
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is not an action", (int)action);
     }
     return QUERN_OK;
 }
@@ -222,8 +222,8 @@ static quern_status act_on_all(quern_inspector *inspector, quern_action action,
     while (status == QUERN_OK && step == QN_BULK_MAX) {
         if (*count >= most && is_known) {
             return qn_error_set(err, QUERN_E_BUSY,
-                                "queue \"%s\": stopped after %llu tasks, as others that match came "
-                                "meanwhile; the same again goes on with those",
+                                "queue \"%s\": stopped after %llu tasks, since others that match "
+                                "arrived meanwhile; repeat the call to continue",
                                 filter->queue, (unsigned long long)*count);
         }
         if (*count >= most) {

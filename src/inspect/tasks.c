@@ -58,7 +58,8 @@ static quern_status read_list(quern_inspector *inspector, const quern_task_filte
 static quern_status check_filter(const quern_task_filter *filter, quern_error *err)
 {
     if (filter->state != 0 && quern_task_state_name((quern_task_state)filter->state) == NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is no state", (int)filter->state);
+        return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is not a state",
+                            (int)filter->state);
     }
     if (filter->reserved != 0) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: reserved is not 0");

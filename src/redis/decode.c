@@ -224,8 +224,8 @@ static quern_status fail(const struct qn_decoder *decoder, quern_error *err)
                             address, decoder->refused_at == LINE_SIZE_MAX ? "line" : "reply",
                             decoder->refused_at);
     }
-    return qn_error_set(err, QUERN_E_BROKER, "%s: this does not speak Redis: %s", address,
-                        decoder->strange ? "a reply of a kind that was not requested"
+    return qn_error_set(err, QUERN_E_BROKER, "%s: this is not the Redis protocol: %s", address,
+                        decoder->strange ? "a reply of an unexpected type"
                                          : decoder->reader->errstr);
 }
 

@@ -84,11 +84,13 @@ static quern_status refuse_server(const struct qn_connection *connection,
     if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
         return qn_error_set(
             err, QUERN_E_UNSUPPORTED,
-            "%s: this server is too old (it has no HELLO): wants Redis 6.2 or newer", address);
+            "%s: this server is too old (it has no HELLO): Redis 6.2 or newer is required",
+            address);
     }
     if (password[0] != '\0' && strstr(reply->data, password) != NULL) {
-        return qn_error_set(err, QUERN_E_DENIED,
-                            "%s: login refused, in words that have the password in them", address);
+        return qn_error_set(
+            err, QUERN_E_DENIED,
+            "%s: login refused; the server's reply is not shown, as it has the password", address);
     }
     return qn_server_error(connection->endpoint->peer.address, reply, "HELLO", NULL, err);
 }
@@ -116,16 +118,16 @@ static quern_status judge(const struct qn_connection *connection, const struct q
     int major = 0;
     int minor = 0;
     if (sscanf(version, "%3d.%3d", &major, &minor) != 2) {
-        return qn_error_set(err, QUERN_E_BROKER, "%s: answered what it should not: HELLO", address);
+        return qn_error_set(err, QUERN_E_BROKER, "%s: unexpected reply to HELLO", address);
     }
     if (major * 100 + minor < VERSION_MIN) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "%s: this is version %.20s: wants Redis 6.2 or newer", address,
+                            "%s: this is version %.20s: Redis 6.2 or newer is required", address,
                             version);
     }
     if (strcmp(mode, "standalone") != 0) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "%s: runs in %.20s mode: wants a server that stands alone", address,
+                            "%s: runs in %.20s mode: a standalone server is required", address,
                             mode);
     }
     return QUERN_OK;

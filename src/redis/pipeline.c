@@ -401,6 +401,6 @@ quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool conditi
     if (condition) {
         return QUERN_OK;
     }
-    return qn_error_set(err, QUERN_E_BROKER, "%s: %s answered what it should not",
+    return qn_error_set(err, QUERN_E_BROKER, "%s: unexpected reply to %s",
                         pipeline->channel->connection.endpoint->peer.address, what);
 }

@@ -83,13 +83,13 @@ static const struct meaning meanings[] = {
     {"BUSY", QUERN_E_BUSY, "the server is busy with a script of another client"},
     {"MASTERDOWN", QUERN_E_BUSY, "this is a replica that has lost its master"},
     {"READONLY", QUERN_E_BUSY, "this is a replica, and nothing can be stored here"},
-    {"NOREPLICAS", QUERN_E_BUSY, "the server has fewer replicas than it wants for writing"},
-    {"ERR max number of clients reached", QUERN_E_BUSY, "the server takes no more clients"},
+    {"NOREPLICAS", QUERN_E_BUSY, "the server has fewer replicas than it requires for writing"},
+    {"ERR max number of clients reached", QUERN_E_BUSY, "the server accepts no more clients"},
     {"TRYAGAIN", QUERN_E_BUSY, "the server asks to try again"},
     {"CLUSTERDOWN", QUERN_E_BUSY, "the cluster is down"},
     {"WRONGTYPE", QUERN_E_CORRUPT, "a key is not of the type that it should have"},
     {"WRONGPASS", QUERN_E_DENIED, "login refused, user or password is wrong"},
-    {"NOAUTH", QUERN_E_DENIED, "login refused, the server wants a password"},
+    {"NOAUTH", QUERN_E_DENIED, "login refused, the server requires a password"},
 };
 
 static const struct meaning *meaning_of(const char *text)

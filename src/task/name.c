@@ -86,7 +86,7 @@ quern_status qn_name_check_new(const char *what, const char *name, quern_error *
     if (status == QUERN_OK && qn_str_has_bidi(name) && !QN_BUG(MARKS_IN_NAMES)) {
         char shown[QN_NAME_SHOWN_SIZE];
         return qn_error_set(err, QUERN_E_INVALID,
-                            "%s \"%s\" has marks that turn the direction of text", what,
+                            "%s \"%s\" has marks that change the direction of text", what,
                             qn_name_show(name, shown));
     }
     return status;

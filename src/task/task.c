@@ -137,7 +137,7 @@ static quern_status prepare_moments(struct preparation *p)
     }
     if (in->deadline_at_ms != 0 && in->deadline_at_ms <= p->now_ms) {
         return qn_error_set(p->err, QUERN_E_INVALID,
-                            "deadline_at_ms %" PRId64 " has passed already (it is %" PRId64 ")",
+                            "deadline_at_ms %" PRId64 " has already passed (it is %" PRId64 ")",
                             in->deadline_at_ms, p->now_ms);
     }
     int64_t at_ms = in->delay_ms > 0 ? p->now_ms + in->delay_ms : in->process_at_ms;

@@ -94,7 +94,7 @@ static quern_status read_options(struct qn_bytes options, quern_test_run_options
         status = qn_error_set(err, QUERN_E_INVALID, "test run options: reserved is not 0");
     }
     if (status == QUERN_OK && quern_cause_name((quern_cause)ret_options->cause) == NULL) {
-        status = qn_error_set(err, QUERN_E_INVALID, "test run options: cause %d is none",
+        status = qn_error_set(err, QUERN_E_INVALID, "test run options: unknown cause %d",
                               (int)ret_options->cause);
     }
     return status;

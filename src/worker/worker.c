@@ -198,7 +198,7 @@ static quern_status claim(struct quern_worker *worker, quern_error *err)
         worker->state = QN_WORKER_RUNNING;
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    return fresh ? QUERN_OK : qn_error_set(err, QUERN_E_STATE, "worker has run already");
+    return fresh ? QUERN_OK : qn_error_set(err, QUERN_E_STATE, "worker has already run");
 }
 
 /* Makes `pool` the pool of the worker, and returns the pool before it. */

@@ -72,20 +72,20 @@ class BrokerTest(CliTest):
         for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"]):
             with self.subTest(args=args):
                 name = self.path(args[0] + ".db")
-                made = f"made the database {name}"
+                made = f"created the database {name}"
                 self.assertEqual(self.quern("--broker", name, *args).stderr.count(made), 1)
                 self.assertNotIn("made", self.quern("--broker", name, *args).stderr)
 
     @only("sqlite")
     def test_missing_directory_gets_a_hint_as_a_missing_file_does(self):
-        self.assertIn("the first enqueue or work makes it", self.fails(EXIT_BROKER, "stats"))
+        self.assertIn("the first enqueue or work creates it", self.fails(EXIT_BROKER, "stats"))
         default = {"QUERN_BROKER": ""}
         error = self.fails(EXIT_BROKER, "stats", env=default)
         self.assertIn(".local/share/quern", error)
-        self.assertIn("the first enqueue or work makes it", error)
+        self.assertIn("the first enqueue or work creates it", error)
         for args in ALL:
             error = self.fails(EXIT_BROKER, "--broker", "no/such/q.db", *args)
-            self.assertIn("make it first: mkdir -p 'no/such'", error)
+            self.assertIn("create it first: mkdir -p 'no/such'", error)
         self.assertEqual(os.listdir(self.home), [])
         self.ok("enqueue", "t", env=default)
         self.ok("stats", env=default)

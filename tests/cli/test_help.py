@@ -104,7 +104,7 @@ class HelpTest(CliTest):
         self.assertIn("usage: quern queue VERB", result.stderr)
 
     def test_wrong_verb_gets_the_nearest_one(self):
-        self.assertIn("quern: no verb 'enque'; did you mean 'enqueue'?",
+        self.assertIn("quern: unknown verb 'enque'; did you mean 'enqueue'?",
                       self.fails(EXIT_USAGE, "enque"))
         self.assertIn("did you mean 'list'?", self.fails(EXIT_USAGE, "queue", "lits"))
         self.assertNotIn("did you mean", self.fails(EXIT_USAGE, "zzzzzzzz"))
@@ -112,7 +112,7 @@ class HelpTest(CliTest):
     def test_wrong_option_gets_the_nearest_one(self):
         self.assertIn("did you mean '--queue'?", self.fails(EXIT_USAGE, "enqueue", "--queu", "a"))
         self.assertIn("did you mean '--json'?", self.fails(EXIT_USAGE, "--jsn", "stats"))
-        self.assertIn("no option '-q'", self.fails(EXIT_USAGE, "stats", "-q"))
+        self.assertIn("unknown option '-q'", self.fails(EXIT_USAGE, "stats", "-q"))
 
     def test_words_of_other_programs_get_a_hint(self):
         cases = [

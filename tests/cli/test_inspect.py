@@ -30,7 +30,7 @@ class QueueTest(CliTest):
         self.enqueue("t", "--queue", "a")
         self.assertEqual(self.json("queue", "inspect", "a")["counts"]["pending"], 1)
         self.assertRegex(self.ok("queue", "inspect", "a"), r"(?m)^  pending: +1$")
-        self.assertIn("no queue 'zz'", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
+        self.assertIn("no queue \"zz\"", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
     @only("sqlite")
     def test_inspect_shows_where_a_queue_is_braked(self):
@@ -185,7 +185,7 @@ class TaskTest(CliTest):
         for count, noun in ((0, "tasks"), (1, "task"), (2, "tasks")):
             self.assertIn(f"{count} {noun}\n", self.quern("task", "list").stderr)
             if count > 0:
-                self.assertIn(f"holds {count} {noun}: not removed",
+                self.assertIn(f"holds {count} {noun}: not removed without force",
                               self.fails(EXIT_FAILURE, "queue", "remove", "default", "--yes"))
             self.enqueue("t")
 
@@ -302,7 +302,7 @@ class DoctorTest(CliTest):
         self.assertTrue(report["healthy"])
         self.assertEqual(report["violated"], 0)
         self.assertIn("durability D1", self.ok("doctor"))
-        self.assertIn("nothing is violated", self.ok("doctor"))
+        self.assertIn("no violations", self.ok("doctor"))
         self.ok("doctor", "--repair")
 
 

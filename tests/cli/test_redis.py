@@ -118,7 +118,7 @@ class UrlTest(RedisTest):
         error = self.fails(EXIT_BROKER, "--broker",
                            f"redis-socket://reader:pw@{self.socket_path}", "enqueue", "t")
         self.assertIn("NOPERM", error)
-        advice = error.splitlines()[-1].split("this is enough: ")[1].split()
+        advice = error.splitlines()[-1].split("permissions that are enough: ")[1].split()
         advice[2:5] = ["poor", "on", ">pw"]
         self.assertEqual(self.redis(*advice), b"OK")
         self.ok("--broker", poor, "enqueue", "t")
@@ -140,7 +140,7 @@ class StartTest(RedisTest):
         self.until(lambda: "durability D1" in self.read(worker.log_name), "it starts")
         log = self.read(worker.log_name)
         self.assertEqual(log.count("waiting for it"), 1)
-        self.assertEqual(log.count("the broker is there"), 1)
+        self.assertEqual(log.count("the broker answers"), 1)
 
     def test_work_waits_for_a_server_that_is_full_of_clients_or_lacks_replicas(self):
         self.start_redis()
@@ -153,7 +153,7 @@ class StartTest(RedisTest):
         self.until(lambda: "NOREPLICAS" in self.read(worker.log_name), "it has connected")
         self.redis("CONFIG", "SET", "min-replicas-to-write", "0")
         self.until(lambda: "worker starts" in self.read(worker.log_name), "it starts")
-        self.assertIn("fewer replicas than it wants", self.read(worker.log_name))
+        self.assertIn("fewer replicas than it requires", self.read(worker.log_name))
 
     def hold_connection(self):
         connection = socket.socket(socket.AF_UNIX)

@@ -155,7 +155,7 @@ class GoTaskTest(InspectTest):
         error = self.fails(EXIT_FAILURE, *everything)
         self.assertIn("would delete its oldest 1", error)
         self.assertEqual(self.quern(*everything).stdout.strip(), "0 tasks archived; others that "
-                         "match are left as they were")
+                         "match were not changed")
         self.assertEqual(json.loads(self.quern(*everything, "--json").stdout),
                          {"done": "archived", "count": 0, "complete": False})
         self.assertEqual(self.state("more"), "retry")

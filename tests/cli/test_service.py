@@ -67,9 +67,9 @@ class ServiceTest(CliTest):
         task_id = self.enqueue("t")
         self.ok("queue", "pause", "default")
         because, advice = self.why(task_id)
-        self.assertRegex(because, r"queue default is paused since 20\d\d-")
+        self.assertRegex(because, r"queue default has been paused since 20\d\d-")
         self.assertEqual(advice, "quern queue resume default")
-        self.assertIn("is paused since", self.ok("doctor"))
+        self.assertIn("has been paused since", self.ok("doctor"))
 
     def test_type_that_nobody_serves_is_reported(self):
         self.fifo("never")
@@ -118,18 +118,18 @@ class ServiceTest(CliTest):
         self.assertIn("memory is full (maxmemory", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
         self.ok("queue", "pause", "default")
         self.redis.do("CONFIG", "SET", "maxmemory", 0)
-        self.assertIn("is paused since", self.why(waiting)[0])
+        self.assertIn("has been paused since", self.why(waiting)[0])
 
     def test_braked_queue_is_reported(self):
         text = "".join(f'{{"type":"t","payload":"{n}"}}\n' for n in range(40))
         self.ok("enqueue", "--from", "-", stdin=text)
         self.start("work", "--exec", "t=kill -SEGV $$", "--concurrency", "1")
-        self.until(lambda: "run after run of queue default dies on 1 host" in
+        self.until(lambda: "runs of queue default keep dying on 1 host" in
                         self.quern("doctor").stdout, "the doctor says so")
         waiting = self.json("task", "list", "--state", "pending")[-1]["id"]
         because, advice = self.why(waiting)
-        self.assertIn("run after run of queue default dies", because)
-        self.assertIn("mend the program", advice)
+        self.assertIn("runs of queue default keep dying", because)
+        self.assertIn("fix the program", advice)
 
     def test_dead_worker_whose_lease_must_run_out_is_reported(self):
         self.fifo("never")
@@ -139,7 +139,7 @@ class ServiceTest(CliTest):
         worker.kill()
         self.end(worker)
         because, advice = self.why(task_id)
-        self.assertIn("its worker is dead, and its lease has to run out", because)
+        self.assertIn("its worker is dead, and its lease has not expired yet", because)
         self.assertIn("start a worker for queue default", advice)
 
     def stop_and_write(self, worker, statement):

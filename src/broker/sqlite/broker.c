@@ -77,7 +77,7 @@ struct parameters {
 static quern_status read_flag(const char *name, const char *value, bool *ret_flag, quern_error *err)
 {
     if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0) {
-        return qn_error_set(err, QUERN_E_INVALID, "sqlite: parameter %s is 0 or 1, not \"%s\"",
+        return qn_error_set(err, QUERN_E_INVALID, "sqlite: parameter %s must be 0 or 1, not \"%s\"",
                             name, value);
     }
     *ret_flag = value[0] == '1';
@@ -88,7 +88,7 @@ static quern_status read_sync(const char *value, bool *ret_full, quern_error *er
 {
     if (strcmp(value, "normal") != 0 && strcmp(value, "full") != 0) {
         return qn_error_set(err, QUERN_E_INVALID,
-                            "sqlite: parameter sync is normal or full, not \"%s\"", value);
+                            "sqlite: parameter sync must be normal or full, not \"%s\"", value);
     }
     *ret_full = value[0] == 'f';
     return QUERN_OK;
@@ -222,8 +222,8 @@ static quern_status open_memory(struct qn_sqlite *self, const struct qn_url *url
         return status;
     }
     if (!qn_writer_lock_take(&self->memory->lock, false, self->base.command_timeout_ms)) {
-        return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
-                            self->path);
+        return qn_error_set(err, QUERN_E_BUSY,
+                            "sqlite %s: other threads of this process kept it busy", self->path);
     }
     qn_conn_limit(&self->writer, QN_TRANSACTION_WRITE_MS_MAX);
     status = qn_sqlite_schema_prepare(&self->writer, true, false,

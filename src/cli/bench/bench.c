@@ -50,18 +50,18 @@ enum option {
     }
 #define QUEUES_OPTION                                                                              \
     {                                                                                              \
-        "queues", "N", "to so many queues in turn (1)", QN_OPTION_COUNT, .min = 1, .max = 256      \
+        "queues", "N", "use this many queues in turn (1)", QN_OPTION_COUNT, .min = 1, .max = 256   \
     }
 #define STANDING_OPTION                                                                            \
     {                                                                                              \
-        "standing", NULL, "with the tasks that are there, and those stay", QN_OPTION_FLAG          \
+        "standing", NULL, "keep the tasks that are already there", QN_OPTION_FLAG                  \
     }
 
 static const struct qn_option enqueue_options[] = {
     [OPTION_TASKS] = TASKS_OPTION,
     [OPTION_CONCURRENCY] = {"concurrency", "N", "threads that enqueue (1)", QN_OPTION_COUNT,
                             .min = 1, .max = 1024},
-    [OPTION_BATCH] = {"batch", "N", "tasks of one call (1000); 1: one at a time", QN_OPTION_COUNT,
+    [OPTION_BATCH] = {"batch", "N", "tasks per call (1000); 1: one at a time", QN_OPTION_COUNT,
                       .min = 1, .max = 100000},
     [OPTION_PAYLOAD] = PAYLOAD_OPTION,
     [OPTION_QUEUES] = QUEUES_OPTION,
@@ -72,7 +72,7 @@ static const struct qn_option work_options[] = {
     [OPTION_TASKS] = TASKS_OPTION,
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (64)", QN_OPTION_COUNT, .min = 1,
                             .max = 4096},
-    [OPTION_BATCH] = {"batch", "N", "tasks enqueued by one call (1000)", QN_OPTION_COUNT, .min = 1,
+    [OPTION_BATCH] = {"batch", "N", "tasks per enqueue call (1000)", QN_OPTION_COUNT, .min = 1,
                       .max = 100000},
     [OPTION_PAYLOAD] = PAYLOAD_OPTION,
     [OPTION_QUEUES] = QUEUES_OPTION,
@@ -88,9 +88,8 @@ static const struct qn_option latency_options[] = {
                       .max = 1000000},
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
                             .min = 1, .max = 4096},
-    [OPTION_DELAYED] = {"delayed", NULL, "of delayed tasks: how late after their due time",
-                        QN_OPTION_FLAG},
-    [OPTION_RATE] = {"rate", "N", "tasks a second, instead of one when idle", QN_OPTION_COUNT,
+    [OPTION_DELAYED] = {"delayed", NULL, "measure how late delayed tasks start", QN_OPTION_FLAG},
+    [OPTION_RATE] = {"rate", "N", "tasks per second, instead of one when idle", QN_OPTION_COUNT,
                      .min = 1, .max = 1000000},
 };
 
@@ -144,7 +143,7 @@ static int place_open(struct qn_cli *cli, struct place *place, const struct qn_b
         return bench->standing ? QN_EXIT_OK : remove_queues(cli, place->url, bench->queues);
     }
     if (bench->standing) {
-        return qn_cli_usage(cli, "--standing needs a --broker, whose tasks are there");
+        return qn_cli_usage(cli, "--standing needs --broker, whose tasks it keeps");
     }
     const char *base = getenv("TMPDIR");
     if (base == NULL || base[0] == '\0') {
@@ -153,7 +152,7 @@ static int place_open(struct qn_cli *cli, struct place *place, const struct qn_b
     int size = snprintf(place->folder, sizeof place->folder, "%s/quern-bench-XXXXXX", base);
     if ((size_t)size >= sizeof place->folder || mkdtemp(place->folder) == NULL) {
         place->folder[0] = '\0';
-        qn_cli_message(cli, "cannot make a folder in %s: %s", base, strerror(errno));
+        qn_cli_message(cli, "cannot create a directory in %s: %s", base, strerror(errno));
         return QN_EXIT_FAILURE;
     }
     (void)snprintf(place->url, sizeof place->url, "%s/bench.db", place->folder);
@@ -289,7 +288,7 @@ static int run_latency(struct qn_cli *cli)
         .queues = 1,
     };
     if (bench.delayed && bench.rate > 0) {
-        return qn_cli_usage(cli, "--delayed and --rate do not go together");
+        return qn_cli_usage(cli, "--delayed and --rate exclude each other");
     }
     int64_t *samples = qn_memory_must(qn_alloc_zero(bench.task_count, sizeof *samples));
     int exit_code = place_open(cli, &place, &bench);
@@ -314,7 +313,7 @@ static const struct qn_verb verbs[] = {
     {
         .name = "enqueue",
         .operands = "",
-        .summary = "tasks stored a second",
+        .summary = "tasks stored per second",
         .about = about_place,
         .example = "  quern bench enqueue --batch 1",
         .options = enqueue_options,
@@ -324,7 +323,7 @@ static const struct qn_verb verbs[] = {
     {
         .name = "drain",
         .operands = "",
-        .summary = "tasks run a second, from a queue that was filled before",
+        .summary = "tasks run per second, from a queue that was filled before",
         .about = about_place,
         .example = "  quern bench drain --tasks 200000 --concurrency 4",
         .options = work_options,
@@ -334,7 +333,7 @@ static const struct qn_verb verbs[] = {
     {
         .name = "e2e",
         .operands = "",
-        .summary = "tasks a second from a client process through a worker process",
+        .summary = "tasks per second from a client process through a worker process",
         .about = about_place,
         .example = "  quern bench e2e --batch 1 --tasks 20000",
         .options = work_options,

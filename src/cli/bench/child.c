@@ -84,7 +84,7 @@ quern_status qn_bench_child_receive(const struct qn_bench_child *child, int64_t 
             continue;
         }
         if (size <= 0) {
-            return qn_error_set(err, QUERN_E_CLOSED, "a process of the bench ended early");
+            return qn_error_set(err, QUERN_E_CLOSED, "a process of the benchmark ended early");
         }
         got += (size_t)size;
     }

@@ -36,24 +36,25 @@ enum option {
 
 static const struct qn_option options[] = {
     [OPTION_QUEUE] = {"queue", "NAME", "into this queue (default: default)", QN_OPTION_TEXT},
-    [OPTION_ID] = {"id", "ID", "an id of yours, unique in its queue", QN_OPTION_TEXT},
+    [OPTION_ID] = {"id", "ID", "your own id, unique in its queue", QN_OPTION_TEXT},
     [OPTION_RETRY_MAX] = {"retry-max", "N", "retries after failures (25), or never; also --retry",
                           QN_OPTION_COUNT, .max = INT32_MAX, .alias = "retry", .never = true},
     [OPTION_TIMEOUT] = {"timeout", "D", "limit of one run (30m), or never", QN_OPTION_DURATION,
                         .never = true},
     [OPTION_DEADLINE] = {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT},
-    [OPTION_DELAY] = {"delay", "D", "run it so long from now: 90, 1h30m, 2d (also --in)",
+    [OPTION_DELAY] = {"delay", "D", "run it after this delay: 90, 1h30m, 2d (also --in)",
                       QN_OPTION_DURATION, .alias = "in"},
     [OPTION_PROCESS_AT] = {"process-at", "T", "at 2026-11-20T12:00:00Z or @1795000000 (also --at)",
                            QN_OPTION_MOMENT, .alias = "at"},
-    [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for so long", QN_OPTION_DURATION,
+    [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for this long", QN_OPTION_DURATION,
                        .min = 1000},
-    [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result",
+    [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result this long",
                           QN_OPTION_DURATION},
     [OPTION_GROUP] = {"group", "NAME", "store it as part of this group", QN_OPTION_TEXT},
-    [OPTION_HEADER] = {"header", "K=V", "a header; may be given again", QN_OPTION_TEXT,
+    [OPTION_HEADER] = {"header", "K=V", "a header; may be repeated", QN_OPTION_TEXT,
                        .repeats = true},
-    [OPTION_FROM] = {"from", "FILE|-", "a task per line of JSON; see the manual", QN_OPTION_TEXT},
+    [OPTION_FROM] = {"from", "FILE|-", "one task per line, as JSON; see the manual",
+                     QN_OPTION_TEXT},
 };
 
 /* The K=V texts, cut in two. Freed as one block. */
@@ -72,7 +73,7 @@ static int read_headers(const struct qn_cli *cli, struct headers *headers)
         }
         const char *equals = strchr(text, '=');
         if (equals == NULL || equals == text) {
-            return qn_cli_usage(cli, "--header: '%s' is not K=V", text);
+            return qn_cli_usage(cli, "--header: '%s' is not NAME=VALUE", text);
         }
         char *copy = qn_memory_must(qn_str_dup(text));
         copy[equals - text] = '\0';
@@ -214,7 +215,7 @@ static int check_options(const struct qn_cli *cli)
     const struct qn_args *args = &cli->args;
     const char *from = qn_args_text(args, OPTION_FROM);
     if (from == NULL && args->operand_count == 0) {
-        return qn_cli_usage(cli, "wants a TYPE, or --from FILE");
+        return qn_cli_usage(cli, "missing TYPE (or use --from FILE)");
     }
     if (from != NULL && args->operand_count > 0) {
         return qn_cli_usage(cli, "--from takes the type from each line: leave '%s' out",
@@ -249,8 +250,8 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "TYPE [PAYLOAD|-]",
     .summary = "put a task, or a file of tasks, into a queue",
-    .about = "Prints the id. PAYLOAD - reads it from stdin. An empty payload and none at all\n"
-             "are not the same for --unique.",
+    .about = "Prints the id. PAYLOAD - reads it from stdin. For --unique an empty payload\n"
+             "is different from none.",
     .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --delay 5m\n"
                "  quern enqueue --from tasks.jsonl --queue media",
     .options = options,

@@ -210,16 +210,15 @@ static int read_lines(struct import *import)
         bool more = false;
         quern_status status = qn_lines_next(&import->lines, &more);
         if (status == QUERN_E_FULL) {
-            return refuse_line(import, "longer than any task may be");
+            return refuse_line(import, "too long for a task");
         }
         if (status == QUERN_E_CLOSED) {
             return end_interrupted(import);
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
-            qn_cli_message(import->cli, "%s%scannot read on: %s (stored %" PRIu64 " %s)",
-                           import->path, colon(import), strerror(errno), import->stored,
-                           noun(import->stored));
+            qn_cli_message(import->cli, "%s%sread error: %s (stored %" PRIu64 " %s)", import->path,
+                           colon(import), strerror(errno), import->stored, noun(import->stored));
             return QN_EXIT_FAILURE;
         }
         if (!more) {

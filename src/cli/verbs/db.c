@@ -52,7 +52,7 @@ static int run_path(struct qn_cli *cli)
     exit_code = qn_server_info_read(cli, inspector, &server_info);
     const char *path = json_string_value(json_object_get(server_info, "path"));
     if (exit_code == QN_EXIT_OK && path == NULL) {
-        qn_cli_message(cli, "the broker is a server, no file");
+        qn_cli_message(cli, "the broker is a server, not a file");
         exit_code = QN_EXIT_FAILURE;
     } else if (exit_code == QN_EXIT_OK && cli->json) {
         exit_code = qn_json_print(json_pack("{s:s}", "path", path));
@@ -99,8 +99,8 @@ static int run_info(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {
     {.name = "init",
      .operands = "[FILE]",
-     .summary = "make a database, or add quern's tables to one of yours",
-     .about = "Adds tables named quern_* and changes nothing else; twice is fine.",
+     .summary = "create a database, or add quern's tables to one of yours",
+     .about = "Adds tables named quern_* and changes nothing else; safe to repeat.",
      .example = "  quern db init app.db",
      .operand_max = 1,
      .run = run_init},
@@ -117,12 +117,12 @@ static const struct qn_verb verbs[] = {
      .run = run_path},
     {.name = "backup",
      .operands = "FILE",
-     .summary = "copy the database, as of one moment, while queues go on",
+     .summary = "copy the database as a consistent snapshot while it is in use",
      .about = "FILE must be new. A Redis server has backups of its own.",
      .example = "  quern db backup /backup/quern-monday.db",
      .operand_min = 1,
      .operand_max = 1,
      .run = run_backup},
 };
-const struct qn_noun qn_noun_db = {"db", "make a database, look at it, back it up", verbs,
+const struct qn_noun qn_noun_db = {"db", "create, show or back up a database", verbs,
                                    QN_COUNT_OF(verbs)};

@@ -21,7 +21,7 @@
 
 enum option { OPTION_REPAIR, OPTION_STRICT };
 static const struct qn_option options[] = {
-    [OPTION_REPAIR] = {"repair", NULL, "mend what can be mended without losing a task",
+    [OPTION_REPAIR] = {"repair", NULL, "repair what can be repaired without losing a task",
                        QN_OPTION_FLAG},
     [OPTION_STRICT] = {"strict", NULL, "exit code 1 for warnings, too", QN_OPTION_FLAG},
 };
@@ -87,7 +87,7 @@ static void check_workers(const struct qn_service *service, struct findings *fin
                            worker->hung, qn_plural(worker->hung, "handler", "handlers"),
                            worker->host, worker->pid, qn_plural(worker->hung, "hangs", "hang"),
                            stuck ? "it is stuck, no slot is left: restart it"
-                                 : "it goes on with less");
+                                 : "it continues with fewer slots");
             warn(findings, "", text);
         }
         findings->stuck += stuck ? 1 : 0;
@@ -233,9 +233,9 @@ static void print_text(const struct findings *findings)
     print_notes(findings);
     print_faults(findings);
     if (findings->open == 0 && findings->repaired == 0) {
-        printf("nothing is violated");
+        printf("no violations");
     } else {
-        printf("%zu repaired, %zu violated", findings->repaired, findings->open);
+        printf("violations: %zu repaired, %zu not repaired", findings->repaired, findings->open);
     }
     if (findings->warnings > 0) {
         printf(", %zu %s", findings->warnings,
@@ -289,11 +289,11 @@ static int run_doctor(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "",
-    .summary = "check the invariants on the live data",
+    .summary = "check the invariants of the live data",
     .about = "Exit code 1: an invariant is violated and not repaired, or a worker is stuck.",
     .example = "  quern doctor\n  quern doctor --repair",
     .options = options,
     .option_count = QN_COUNT_OF(options),
     .run = run_doctor,
 }};
-const struct qn_noun qn_noun_doctor = {"doctor", "check the stored data, and mend it", verbs, 1};
+const struct qn_noun qn_noun_doctor = {"doctor", "check and repair the stored data", verbs, 1};

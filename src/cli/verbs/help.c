@@ -16,7 +16,7 @@ static int run_help(struct qn_cli *cli)
     }
     const struct qn_noun *noun = qn_cli_find_noun(cli, name);
     if (noun == NULL) {
-        return qn_cli_usage(cli, "no verb '%s'", name);
+        return qn_cli_usage(cli, "unknown verb '%s'", name);
     }
     const struct qn_verb *verb = qn_cli_find_verb(noun, verb_name == NULL ? "" : verb_name);
     if (verb != NULL) {
@@ -24,7 +24,7 @@ static int run_help(struct qn_cli *cli)
         return QN_EXIT_OK;
     }
     if (verb_name != NULL) {
-        return qn_cli_usage(cli, "no verb '%s %s'", name, verb_name);
+        return qn_cli_usage(cli, "unknown verb '%s %s'", name, verb_name);
     }
     qn_help_noun(noun, stdout);
     return QN_EXIT_OK;

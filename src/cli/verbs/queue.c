@@ -29,7 +29,7 @@ static const struct qn_option remove_options[] = {
 
 enum history_option { HISTORY_DAYS };
 static const struct qn_option history_options[] = {
-    [HISTORY_DAYS] = {"days", "N", "so many days, today first (10, at most 90)", QN_OPTION_COUNT,
+    [HISTORY_DAYS] = {"days", "N", "this many days, today first (10, at most 90)", QN_OPTION_COUNT,
                       .min = 1, .max = HISTORY_DAYS_MAX},
 };
 
@@ -305,7 +305,7 @@ static const struct qn_verb verbs[] = {
      .run = run_inspect},
     {.name = "pause",
      .operands = "QUEUE...",
-     .summary = "stop starting tasks of a queue; running ones end",
+     .summary = "stop starting tasks of a queue; running ones continue",
      .about = "No task of it starts later than 1 s after this command returned.",
      .example = "  quern queue pause media",
      .operand_min = 1,
@@ -321,7 +321,7 @@ static const struct qn_verb verbs[] = {
     {.name = "remove",
      .operands = "QUEUE...",
      .summary = "remove a queue; with --force also its tasks",
-     .about = "Active tasks are never removed: the queue is refused while it has some.",
+     .about = "A queue with active tasks is refused, even with --force.",
      .example = "  quern queue remove old --force --yes",
      .options = remove_options,
      .option_count = QN_COUNT_OF(remove_options),

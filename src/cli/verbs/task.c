@@ -20,8 +20,7 @@
 
 enum inspect_option { INSPECT_QUEUE, INSPECT_PAYLOAD, INSPECT_RESULT };
 static const struct qn_option inspect_options[] = {
-    [INSPECT_QUEUE] = {"queue", "NAME", "the queue it is in (default: look in all)",
-                       QN_OPTION_TEXT},
+    [INSPECT_QUEUE] = {"queue", "NAME", "the queue it is in (default: all)", QN_OPTION_TEXT},
     [INSPECT_PAYLOAD] = {"payload", NULL, "print the payload only, byte by byte", QN_OPTION_FLAG},
     [INSPECT_RESULT] = {"result", NULL, "print the result only, byte by byte", QN_OPTION_FLAG},
 };
@@ -67,7 +66,7 @@ static void print_runs(const quern_task_info *info)
     }
     print_given("worker", quern_task_info_worker(info));
     if (quern_task_info_orphaned(info)) {
-        qn_field_text("orphaned", "its lease is over; it waits for recovery");
+        qn_field_text("orphaned", "its lease has expired; it waits for recovery");
     }
     if (quern_task_info_progress(info) >= 0) {
         char progress[320];
@@ -217,8 +216,8 @@ static const struct qn_verb verbs[] = {
     {.name = "list",
      .operands = "",
      .summary = "list tasks: one page of those that match all options",
-     .about = "AT is when it is due, was archived, or is removed. On a terminal ids are short,\n"
-              "and all commands take them so.",
+     .about = "AT is when it is due, was archived, or is removed. On a terminal ids are short;\n"
+              "all commands accept short ids.",
      .example = "  quern task list --state retry --state archived --since 1h --text timeout",
      .options = qn_task_list_options,
      .option_count = QN_TASK_LIST_OPTION_COUNT,

@@ -49,7 +49,7 @@ enum option {
 const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT] = {ACT_OPTIONS};
 const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT] = {
     ACT_OPTIONS,
-    [OPTION_THEN] = {"then", "retry|archive", "what becomes of it (retry)", QN_OPTION_TEXT},
+    [OPTION_THEN] = {"then", "retry|archive", "what happens to it (retry)", QN_OPTION_TEXT},
 };
 #undef ACT_OPTIONS
 
@@ -78,10 +78,10 @@ int qn_task_act_read_state(const struct qn_cli *cli, const char *name, int32_t *
     }
     const char *nearest = qn_cli_nearest(name, names, count);
     if (nearest != NULL) {
-        return qn_cli_usage(cli, "no state '%s'; did you mean '%s'?", name, nearest);
+        return qn_cli_usage(cli, "unknown state '%s'; did you mean '%s'?", name, nearest);
     }
     return qn_cli_usage(cli,
-                        "no state '%s': pending, active, scheduled, retry, archived, "
+                        "unknown state '%s': pending, active, scheduled, retry, archived, "
                         "completed or aggregating",
                         name);
 }
@@ -95,7 +95,7 @@ static int report_count(const struct qn_cli *cli, const struct action *action, u
                                        complete ? NULL : json_false()));
     }
     printf("%" PRIu64 " %s %s%s\n", count, qn_plural(count, "task", "tasks"), action->done,
-           complete ? "" : "; others that match are left as they were");
+           complete ? "" : "; others that match were not changed");
     return QN_EXIT_OK;
 }
 
@@ -311,14 +311,14 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
     const char *state =
         qn_args_given(args, OPTION_STATE) ? qn_args_text(args, OPTION_STATE) : state_default;
     if (all == (args->operand_count > 0)) {
-        return qn_cli_usage(cli, "wants either an ID or --all");
+        return qn_cli_usage(cli, "give either IDs or --all");
     }
     if (!all && (qn_args_given(args, OPTION_STATE) || qn_args_given(args, OPTION_TYPE) ||
                  qn_args_given(args, OPTION_TEXT) || qn_args_given(args, OPTION_GROUP))) {
         return qn_cli_usage(cli, "--state, --type, --text and --group go with --all");
     }
     if (all && state == NULL) {
-        return qn_cli_usage(cli, "--all wants --state too");
+        return qn_cli_usage(cli, "--all needs --state, too");
     }
     *filter = (quern_task_filter){
         .queue = qn_args_text(args, OPTION_QUEUE),

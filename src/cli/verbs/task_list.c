@@ -46,7 +46,7 @@ enum option {
 };
 const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
     [OPTION_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
-    [OPTION_STATE] = {"state", "STATE", "pending, active, retry, ...; may be given again",
+    [OPTION_STATE] = {"state", "STATE", "pending, active, retry, ...; may be repeated",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_TYPE] = {"type", "TYPE", "exactly this type, or image:* for a prefix", QN_OPTION_TEXT},
     [OPTION_TEXT] = {"text", "TEXT", "in the payload or the last error (also --search)",

@@ -37,7 +37,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
     while (nap(signals, nap_ms / 2 + qn_random_below(&random, nap_ms))) {
         quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
         if (status == QUERN_OK) {
-            qn_cli_message(cli, "the broker is there");
+            qn_cli_message(cli, "the broker answers");
             return QN_EXIT_OK;
         }
         if (!qn_broker_may_come(url, status)) {
@@ -45,7 +45,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
         }
         nap_ms = nap_ms * 2 < NAP_MS_MAX ? nap_ms * 2 : NAP_MS_MAX;
     }
-    qn_cli_message(cli, "ended while the broker was not there");
+    qn_cli_message(cli, "ended before the broker was available");
     return QN_EXIT_OK;
 }
 

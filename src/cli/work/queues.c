@@ -33,8 +33,8 @@ static int add_queue(struct qn_work *work, const char *text)
         unsigned long number = strtoul(equals + 1, &end, 10);
         if (equals[1] < '0' || equals[1] > '9' || *end != '\0' || number < 1 ||
             number > QN_WEIGHT_MAX) {
-            return qn_cli_usage(work->cli, "--queue: the weight in '%s' is not 1 to %d", text,
-                                QN_WEIGHT_MAX);
+            return qn_cli_usage(work->cli, "--queue: the weight in '%s' is not between 1 and %d",
+                                text, QN_WEIGHT_MAX);
         }
         weight = (uint32_t)number;
     }

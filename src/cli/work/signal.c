@@ -83,11 +83,8 @@ static void *report_reloads(void *user)
         if (atomic_load(&reload.ended)) {
             return NULL;
         }
-        qn_work_log_message(
-            QUERN_LOG_INFO,
-            "nothing to reload: no given file is read again; restart it to change its "
-            "options",
-            log);
+        qn_work_log_message(QUERN_LOG_INFO,
+                            "nothing to reload; restart the worker to change its options", log);
     }
 }
 

@@ -42,7 +42,7 @@ static void warn_of_groups(const struct qn_work *work, const quern_queue_list *l
         if (count > 0 && qn_work_queues_serve(work, queue->name)) {
             qn_cli_warn(work->cli,
                         "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
-                        " run them by: quern task run --all --state aggregating --queue %s",
+                        " run them with: quern task run --all --state aggregating --queue %s",
                         queue->name, count, qn_plural(count, "task", "tasks"), queue->name);
         }
     }

@@ -41,7 +41,7 @@ enum option {
 };
 
 static const struct qn_option options[] = {
-    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run a type, its beginning or * by /bin/sh -c",
+    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run tasks of a type, a prefix or * by /bin/sh -c",
                      QN_OPTION_TEXT, .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
@@ -53,15 +53,15 @@ static const struct qn_option options[] = {
                       QN_OPTION_FLAG},
     [OPTION_UNTIL_IDLE] = {"until-idle", NULL, "end when nothing is due; 3: tasks failed",
                            QN_OPTION_FLAG},
-    [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "wait so long for runs to end (8s)",
+    [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "how long to wait for runs to end (8s)",
                                  QN_OPTION_DURATION},
-    [OPTION_LEASE] = {"lease", "D", "a dead worker's tasks are free after it (30s)",
+    [OPTION_LEASE] = {"lease", "D", "others get a dead worker's tasks after D (30s)",
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
     [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
                      QN_OPTION_TEXT},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
                         QN_OPTION_TEXT},
-    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) when the broker is not there yet",
+    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) if the broker is not available",
                         QN_OPTION_FLAG},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
@@ -91,7 +91,7 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {
         qn_cli_message(cli,
-                       "--exec: '%s' stands for types with that star; for all that begin so "
+                       "--exec: '%s' matches types with that star; for all types with this prefix "
                        "write '%.*s'",
                        pattern, (int)size - 1, pattern);
     }
@@ -120,7 +120,7 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
     if (!qn_args_given(&cli->args, OPTION_EXEC)) {
         /* Such a worker would take every task only to fail it. */
-        return qn_cli_usage(cli, "nothing to run: wants --exec PATTERN=COMMAND");
+        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND");
     }
     quern_error err;
     quern_mux *mux = NULL;

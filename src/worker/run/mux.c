@@ -141,7 +141,7 @@ quern_status qn_mux_add(quern_mux *mux, const char *pattern, const struct qn_mux
     bool found;
     size_t place = find_place(mux, pattern, size, &found);
     if (found) {
-        return qn_error_set(err, QUERN_E_CONFLICT, "pattern %.200s has a handler already", pattern);
+        return qn_error_set(err, QUERN_E_CONFLICT, "pattern %.200s already has a handler", pattern);
     }
     if (mux->entry_count == ENTRIES_MAX) {
         return qn_error_set(err, QUERN_E_FULL, "mux has %d patterns already", ENTRIES_MAX);
@@ -215,7 +215,7 @@ quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome, quern_er
         return status;
     }
     if ((int)outcome < QUERN_DONE || (int)outcome > QUERN_SNOOZE) {
-        return qn_error_set(err, QUERN_E_INVALID, "not-found outcome %d is none", (int)outcome);
+        return qn_error_set(err, QUERN_E_INVALID, "unknown not-found outcome %d", (int)outcome);
     }
     mux->not_found = outcome;
     mux->counts_unknown = true;

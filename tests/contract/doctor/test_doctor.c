@@ -329,7 +329,7 @@ static void lock_past_its_time_is_removed(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .unique_ms = MINUTE_MS});
     contract_advance(c, 3 * MINUTE_MS);
-    doctor_assert_mended(c, "is over since 120 s");
+    doctor_assert_mended(c, "expired 120 s ago");
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
 }
 
@@ -342,7 +342,7 @@ static void lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives(struct co
     contract_advance(c, CONTRACT_LEASE_MS + 3000);
     struct doctor_report report;
     doctor_check(c, false, &report);
-    doctor_assert_line(&report, "I8 default/: 1 lease is over, and its task not recovered");
+    doctor_assert_line(&report, "I8 default/: 1 lease has expired, and its task is not recovered");
     doctor_assert_mended(c, "I8 default/: 1 task is due and not pending");
     assert_int_equal(contract_state(c, "default", "lapsed"), QUERN_TASK_PENDING);
     assert_int_equal(contract_inspect(c, "default", "lapsed").cause, QUERN_CAUSE_LEASE_EXPIRED);

@@ -18,7 +18,7 @@ static void missing_index_changed_table_and_wrong_version_are_reported(struct co
                     "ALTER TABLE quern_worker ADD COLUMN price INTEGER");
     assert_ok(quern_inspector_check(inspector, false, doctor_keep, &report, &err), err);
     doctor_assert_line(&report, "I9 /: the index quern_lock_until is missing");
-    doctor_assert_line(&report, "I9 /: the table quern_worker is not as quern made it any more");
+    doctor_assert_line(&report, "I9 /: the table quern_worker is no longer as quern created it");
     doctor_assert_line(&report, "I9 /: quern_meta says schema 99, this library has 3");
     quern_inspector_free(inspector);
 }
@@ -92,7 +92,7 @@ static void sockets_of_the_dead_are_noted_and_removed(struct contract *c)
     assert_int_equal(chdir("/"), 0);
     struct doctor_report report;
     doctor_check(c, false, &report);
-    doctor_assert_line(&report, "note /: 1 socket of a process that died lies in the directory");
+    doctor_assert_line(&report, "note /: 1 socket of a dead process is in the directory");
     doctor_check(c, true, &report);
     doctor_check(c, false, &report);
     assert_null(strstr(report.lines, "that died"));

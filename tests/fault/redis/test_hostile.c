@@ -161,7 +161,7 @@ static const struct {
     {{.reply = ":" MANY(MANY("1")), .repeat = 256, .manner = PEER_ENDLESS}, "a line larger than"},
     {{.reply = "*142606336\r\n" ITEMS_10, .repeat = 40, .manner = PEER_ENDLESS},
      "a reply larger than"},
-    {{.reply = "*2\r\n", .repeat = 4, .manner = PEER_ENDLESS}, "this does not speak Redis"},
+    {{.reply = "*2\r\n", .repeat = 4, .manner = PEER_ENDLESS}, "this is not the Redis protocol"},
 };
 
 static void deadlines_and_limits_hold_whatever_comes(void **state)

@@ -112,7 +112,7 @@ static void garbage_in_one_task_does_not_stop_pruning(void **state)
         assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "archived"), 0);
         assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " T "b"), 0);
     }
-    doctor_assert_mended("I5 default/: the number of trimmed tasks is said to be nonsense");
+    doctor_assert_mended("I5 default/: the number of trimmed tasks has the value nonsense");
 }
 
 static void limit_of_pruning_holds_for_all_queues_together(void **state)

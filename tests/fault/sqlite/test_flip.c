@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_flip.c - a damaged file: bytes of a filled database are overwritten at random, then
  * every operation is tried on it. Each may fail, with a text; none may crash, hang, or hand out
- * something that is not whole. */
+ * something that is incomplete. */
 #include "lib_test.h"
 
 #include <fcntl.h>

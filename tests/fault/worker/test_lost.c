@@ -198,7 +198,7 @@ static void a_worker_starts_on_a_full_disk_reports_what_is_missing_and_waits(voi
     spared = false; /* already opening may need space */
     rig_start(rig, &worker, NULL);
     spared = true;
-    rig_wait_log(rig, "KiB more are wanted");
+    rig_wait_log(rig, "KiB more are needed");
     atomic_store(&disk_full, false);
     rig_wait_state(rig, "a", 0);
     rig_stop(&worker);

@@ -228,7 +228,7 @@ static void what_is_no_reply_is_refused(void **state)
         begin(&bench, 1000);
         struct qn_reply *reply = NULL;
         assert_int_equal(feed(&bench, cases[i], strlen(cases[i]), &reply), QUERN_E_BROKER);
-        assert_non_null(strstr(bench.err.text, "redis://test: this does not speak Redis"));
+        assert_non_null(strstr(bench.err.text, "redis://test: this is not the Redis protocol"));
         end(&bench);
     }
 }

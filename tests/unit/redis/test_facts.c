@@ -82,7 +82,7 @@ static void durability_is_what_the_server_does(void **state)
     assert_has(&facts, "\ndurability=D0: nothing survives a restart");
     (void)test_redis_do(&server, "CONFIG SET save %s", "3600 1");
     read_facts(server.url, &facts);
-    assert_has(&facts, "\ndurability=D0: a crash loses what came after the last snapshot");
+    assert_has(&facts, "\ndurability=D0: a crash loses everything since the last snapshot");
     (void)test_redis_do(&server, "CONFIG SET appendonly yes");
     read_facts(server.url, &facts);
     assert_has(&facts, "\ndurability=D1: survives a restart; up to 2 s ");

@@ -29,23 +29,24 @@ static void assert_refused(const char *sql, const char *text)
 static void changed_tables_are_refused_with_the_difference(void **state)
 {
     (void)state;
-    assert_refused("ALTER TABLE quern_task ADD COLUMN price INTEGER",
-                   "the table quern_task is not as quern made it: the column price is not quern's");
+    assert_refused(
+        "ALTER TABLE quern_task ADD COLUMN price INTEGER",
+        "the table quern_task is not as quern created it: the column price is not quern's");
     assert_refused("ALTER TABLE quern_task ADD COLUMN h TEXT AS (hex(zeroblob(1000000)))",
                    "the column h is not quern's");
     assert_refused("ALTER TABLE quern_worker RENAME COLUMN host TO hostess",
-                   "the table quern_worker is not as quern made it: the column hostess is not");
+                   "the table quern_worker is not as quern created it: the column hostess is not");
     assert_refused("ALTER TABLE quern_worker DROP COLUMN host",
-                   "the table quern_worker is not as quern made it: the column host is missing");
+                   "the table quern_worker is not as quern created it: the column host is missing");
     assert_refused("DROP TABLE quern_lock", "the table quern_lock is missing");
     assert_refused("DROP TABLE quern_lock; CREATE VIEW quern_lock AS SELECT 1 AS key",
                    "the table quern_lock is missing");
     assert_refused("DROP TABLE quern_lock; CREATE TABLE quern_lock (key TEXT PRIMARY KEY,"
                    " queue INTEGER, id TEXT, until_ms INTEGER CHECK (until_ms <> 5))",
-                   "the table quern_lock is not as quern made it; it was not used");
+                   "the table quern_lock is not as quern created it; it was not used");
     assert_refused("DROP INDEX quern_lock_until;"
                    " CREATE UNIQUE INDEX quern_lock_until ON quern_lock (until_ms)",
-                   "the index quern_lock_until is not as quern made it");
+                   "the index quern_lock_until is not as quern created it");
 }
 
 static void words_hidden_in_quoted_names_are_no_comments(void **state)
@@ -58,7 +59,7 @@ static void words_hidden_in_quoted_names_are_no_comments(void **state)
         "PRAGMA writable_schema = ON; UPDATE sqlite_schema"
         " SET sql = replace(sql, 'reply ', 'reply BLOB CONSTRAINT \"/*\" CHECK (0), \"*/\" ')"
         " WHERE name = 'quern_session'",
-        "the table quern_session is not as quern made it");
+        "the table quern_session is not as quern created it");
 }
 
 /* The broker of a file that was changed since its creation. */

@@ -124,8 +124,8 @@ static void numbers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .deadline_at_ms = -1}, "deadline_at_ms must be a moment from now"},
         {{.type = "t", .deadline_at_ms = INT64_MAX}, "deadline_at_ms must be"},
         {{.type = "t", .deadline_at_ms = NOW_MS},
-         "deadline_at_ms 1700000000000 has passed already (it is 1700000000000)"},
-        {{.type = "t", .deadline_at_ms = 1}, "deadline_at_ms 1 has passed already"},
+         "deadline_at_ms 1700000000000 has already passed (it is 1700000000000)"},
+        {{.type = "t", .deadline_at_ms = 1}, "deadline_at_ms 1 has already passed"},
         {{.type = "t", .unique_ms = 999},
          "unique_ms must be 0, or from 1 s (1000) to 100 years, "
          "not 999"},
@@ -142,7 +142,7 @@ static void numbers_that_break_a_rule_are_refused(void **state)
 static void names_with_marks_of_direction_are_refused(void **state)
 {
 #define TURNED "a\xe2\x80\xaetxt"
-#define SHOWN "\"a\\xe2\\x80\\xaetxt\" has marks that turn the direction of text"
+#define SHOWN "\"a\\xe2\\x80\\xaetxt\" has marks that change the direction of text"
     static const struct refusal cases[] = {
         {{.type = TURNED}, "type " SHOWN},
         {{.type = "t", .queue = TURNED}, "queue " SHOWN},
@@ -190,7 +190,7 @@ static void headers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .headers = control_name, .header_count = 1},
          "header name \"a\\x1b[31m\" has control characters"},
         {{.type = "t", .headers = turned_name, .header_count = 1},
-         "header name \"a\\xe2\\x80\\xaeb\" has marks that turn the direction of text"},
+         "header name \"a\\xe2\\x80\\xaeb\" has marks that change the direction of text"},
         {{.type = "t", .headers = long_values, .header_count = 1},
          "the value of header \"a\" has 8193 bytes, at most 8192 are allowed"},
         {{.type = "t", .headers = bad_name, .header_count = 1},

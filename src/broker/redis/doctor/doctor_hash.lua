@@ -1,8 +1,8 @@
--- doctor_hash.lua - checks that each of these tasks is where its state says. A first check; writes
--- nothing.
+-- doctor_hash.lua - checks that each of these tasks is in the place of its state. A first check;
+-- writes nothing.
 --
 -- KEYS: prefix of the queue. ARGV: ids.
--- Reply: for each: "." it is, "p" it says that it is pending, "?" it is not; and then its message
+-- Reply: for each: "." it is, "p" its state is pending, "?" it is not; and then its message
 -- without payload, else "".
 local Q = KEYS[1]
 -- include: lib_message.lua

@@ -1,12 +1,11 @@
--- doctor_lock.lua - does each lock guard a task? Of those that do not, it removes what never ends,
--- if asked to.
+-- doctor_lock.lua - does each lock guard a task? With repair it removes those that guard
+-- none and never expire.
 --
--- KEYS: prefix of the queue. ARGV: 1 "1" to mend, then keys of locks.
--- Reply: for each that does not: the id it names, text, seconds until it ends by itself (-1:
--- never).
+-- KEYS: prefix of the queue. ARGV: 1 "1" to repair, then keys of locks.
+-- Reply: for each that guards none: the id it names, text, seconds until it expires (-1: never).
 --
--- Go leaves locks behind that end with their time: when it deletes all tasks of a state, when an id
--- was taken, when a group was aggregated. That is how asynq works, and no damage.
+-- Go leaves locks behind that expire: when it deletes all tasks of a state, when an id
+-- was taken, when a group was aggregated. That is how asynq works, not damage.
 local Q = KEYS[1]
 
 -- A grouped task of Go names its lock only in the message.

@@ -1,8 +1,8 @@
--- doctor_page.lua - a page of what a container lists, with a first look at each task. Writes
+-- doctor_page.lua - a page of what a container lists, with a first check of each task. Writes
 -- nothing.
 --
 -- KEYS: prefix of the queue. ARGV: 1 the container: a state, lease, quern:due or g:<group>,
--- 2 "list" or "zset", 3 cursor ("0" to begin with), 4 how many.
+-- 2 "list" or "zset", 3 cursor ("0" to begin), 4 how many.
 -- Reply: {next cursor ("0": that was all), then for each: id, 1 if it looks wrong else 0, its token
 -- or "", its message without payload}.
 local Q = KEYS[1]

@@ -1,22 +1,22 @@
 -- doctor_queue.lua - the checks of a queue as a whole, with repairs by one write each.
 --
--- KEYS: prefix of the queue. ARGV: 1 "1" to mend, 2 the largest token seen in active, without its
+-- KEYS: prefix of the queue. ARGV: 1 "1" to repair, 2 the largest token seen in active, without its
 -- last three digits ("0": none), 3 how many groups follow, then their names, then dates, today
 -- first.
--- Reply: {facts, then for each finding: invariant, text, 1 if it was mended}; facts: pending,
--- aggregating, leases that are over, tasks that are due, completed past retention, archived,
--- messages in quarantine. Late is what is so for two seconds (Go's leases: 32; completed: 60).
+-- Reply: {facts, then for each finding: invariant, text, 1 if it was repaired}; facts: pending,
+-- aggregating, leases that have expired, tasks that are due, completed past retention, archived,
+-- messages in quarantine. Only those late by two seconds count (Go's leases: 32; completed: 60).
 local Q = KEYS[1]
-local mend = ARGV[1] == '1'
+local repair = ARGV[1] == '1'
 local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local reply = {{}}
 
-local function tell(invariant, text, mended)
+local function report(invariant, text, repaired)
     reply[#reply + 1] = invariant
     reply[#reply + 1] = text
-    reply[#reply + 1] = mended and 1 or 0
+    reply[#reply + 1] = repaired and 1 or 0
 end
 
 -- --- Types ---
@@ -39,7 +39,7 @@ for name, wanted in pairs(types) do
     local kind = redis.call('TYPE', Q .. name).ok
     if kind ~= 'none' and kind ~= wanted then
         damaged[name] = true
-        tell('I9', string.format('%s is a %s and must be a %s', name, kind, wanted))
+        report('I9', string.format('%s is a %s and must be a %s', name, kind, wanted))
     end
 end
 local function ask(name, command, ...)
@@ -48,20 +48,20 @@ end
 
 -- --- Counters ---
 
--- A counter that is not a number within 64 bits starts again, else counting would fail.
+-- A counter that is not a number of 64 bits starts over, else counting would fail.
 local function number(name)
     local text = not damaged[name] and redis.call('GET', Q .. name) or '0'
     if string.find(text, '^-?%d+$') and math.abs(tonumber(text)) <= 9223372036854774784 then
         return tonumber(text)
     end
-    tell('I5', 'the counter ' .. name .. ' is said to be ' .. string.sub(text, 1, 40), mend)
-    if mend then
+    report('I5', 'the counter ' .. name .. ' has the value ' .. string.sub(text, 1, 40), repair)
+    if repair then
         redis.call('SET', Q .. name, '0', 'KEEPTTL')
     end
     return 0
 end
 local function raise(name, from, to)
-    if mend and to > from then
+    if repair and to > from then
         redis.call('INCRBY', Q .. name, string.format('%.0f', to - from))
     end
 end
@@ -70,15 +70,15 @@ local days_processed, days_failed = 0, 0
 for i = 4 + ARGV[3], #ARGV do
     local processed, failed = number('processed:' .. ARGV[i]), number('failed:' .. ARGV[i])
     if failed > processed and not damaged['processed:' .. ARGV[i]] then
-        tell('I5', string.format('on day %s %.0f failed of %.0f processed', ARGV[i], failed,
-            processed), mend)
+        report('I5', string.format('on day %s %.0f failed of %.0f processed', ARGV[i], failed,
+            processed), repair)
         raise('processed:' .. ARGV[i], processed, failed)
         processed = failed
     end
     for _, name in ipairs({'processed:' .. ARGV[i], 'failed:' .. ARGV[i]}) do
         if redis.call('TTL', Q .. name) == -1 then
-            tell('I5', 'the counter ' .. name .. ' never ends', mend)
-            if mend then
+            report('I5', 'the counter ' .. name .. ' never expires', repair)
+            if repair then
                 redis.call('EXPIRE', Q .. name, DAY_KEPT_S)
             end
         end
@@ -89,15 +89,15 @@ end
 local processed, failed = number('processed'), number('failed')
 if not damaged.processed and not damaged.failed and
     (failed > processed or processed < days_processed or failed < days_failed) then
-    tell('I5', string.format('%.0f failed of %.0f processed in all; the days sum to %.0f of %.0f',
-        failed, processed, days_failed, days_processed), mend)
+    report('I5', string.format('%.0f failed of %.0f processed in all; the days sum to %.0f of %.0f',
+        failed, processed, days_failed, days_processed), repair)
     raise('failed', failed, days_failed)
     raise('processed', processed, math.max(days_processed, failed, days_failed))
 end
 local trimmed = ask('quern:meta', 'HGET', 'trimmed')
 if not string.find(trimmed, '^%d+$') then
-    tell('I5', 'the number of trimmed tasks is said to be ' .. string.sub(trimmed, 1, 40), mend)
-    if mend then
+    report('I5', 'the number of trimmed tasks has the value ' .. string.sub(trimmed, 1, 40), repair)
+    if repair then
         redis.call('HDEL', Q .. 'quern:meta', 'trimmed')
     end
 end
@@ -108,10 +108,10 @@ end
 local fence = ask('quern:meta', 'HGET', 'fence')
 local is_fence = string.find(fence, '^%d+$') and tonumber(fence) <= 9e15
 if not damaged['quern:meta'] and (not is_fence or tonumber(fence) < tonumber(ARGV[2])) then
-    tell('I7', string.format('the last fence is said to be %s, ', string.sub(fence, 1, 40)) ..
-        (is_fence and 'but ' .. ARGV[2] .. ' was given' or 'which is none'), mend)
+    report('I7', string.format('the last fence has the value %s, ', string.sub(fence, 1, 40)) ..
+        (is_fence and 'but ' .. ARGV[2] .. ' was given' or 'which is none'), repair)
     local now = string.format('%s%06d', time[1], time[2])
-    if mend then
+    if repair then
         redis.call('HSET', Q .. 'quern:meta', 'fence',
             (is_fence or tonumber(ARGV[2]) > tonumber(now)) and ARGV[2] or now)
     end
@@ -120,8 +120,8 @@ end
 -- Brakes and the solo lock (lib_deaths.lua); garbage there counts as none.
 local function check_record(field, what, text, pattern)
     if not string.find(text, pattern) or #text > 1000 then
-        tell('I9', what .. ' is said to be ' .. string.sub(text, 1, 40), mend)
-        if mend then
+        report('I9', what .. ' has the value ' .. string.sub(text, 1, 40), repair)
+        if repair then
             redis.call('HDEL', Q .. 'quern:meta', field)
         end
     end
@@ -168,16 +168,16 @@ local function check_group(name)
     local group = set_of(name)
     aggregating = aggregating + size
     if group then
-        local merges = mend and not damaged['g:' .. group]
-        tell('I6', string.format('the set %s of the group %s is not in aggregation_sets', name,
+        local merges = repair and not damaged['g:' .. group]
+        report('I6', string.format('the set %s of the group %s is not in aggregation_sets', name,
             group), merges)
         if merges then
             merge(key, group)
         end
     elseif redis.call('SISMEMBER', Q .. 'groups', name) == 0 then
-        tell('I6', string.format('the group %s has %d %s, but is not in groups', name, size,
-            size == 1 and 'task' or 'tasks'), mend)
-        if mend then
+        report('I6', string.format('the group %s has %d %s, but is not in groups', name, size,
+            size == 1 and 'task' or 'tasks'), repair)
+        if repair then
             redis.call('SADD', Q .. 'groups', name)
         end
     end
@@ -200,11 +200,11 @@ if not damaged.groups and not damaged.aggregation_sets then
         end
     end
     if #over > 0 then
-        tell('I8', #over .. (#over == 1 and
-            ' aggregation set is over, and its tasks are not back in their group' or
-            ' aggregation sets are over, and their tasks are not back in their groups'), mend)
+        report('I8', #over .. (#over == 1 and
+            ' aggregation set has expired, and its tasks are not back in their group' or
+            ' aggregation sets have expired, and their tasks are not back in their groups'), repair)
     end
-    for _, entry in ipairs(mend and over or {}) do
+    for _, entry in ipairs(repair and over or {}) do
         if entry[2] then
             merge(entry[1], entry[2])
         else

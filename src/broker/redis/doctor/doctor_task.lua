@@ -1,14 +1,15 @@
--- doctor_task.lua - looks at one suspect task in all places at once, and mends it.
+-- doctor_task.lua - checks one suspect task in all places at once, and repairs it.
 --
--- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to mend, 3 its message without payload if that is
+-- KEYS: prefix of the queue. ARGV: 1 id, 2 "1" to repair, 3 its message without payload if that is
 -- wrong (else ""), 4 why, 5 the container in which it was seen or "", 6 the group that its message
 -- names or "", 7 when it was archived, or its retention ends, in seconds ("": not known), 8 what
 -- has to be put behind the message to make it right; "": it is unreadable.
 -- Reply: for each finding: invariant, text.
 --
--- A task that is in several places stays where its state says, else where it comes first: active,
--- pending, retry, scheduled, archived, completed. What is nowhere comes back by its state. What has
--- no message is no task: its entries go. A message that cannot be read goes to quern:corrupt.
+-- A task that is in several places stays in the place of its state, else in the first of these:
+-- active, pending, retry, scheduled, archived, completed. A task without a place gets that of its
+-- state. An id without a message is not a task: its entries are removed. A message that cannot be
+-- read goes to quern:corrupt.
 local Q = KEYS[1]
 local id = ARGV[1]
 local hash = Q .. 't:' .. id
@@ -20,7 +21,7 @@ local now_ns = time[1] .. string.format('%06d000', time[2])
 -- include: lib_lock.lua
 
 local reply = {}
-local function tell(invariant, text)
+local function report(invariant, text)
     reply[#reply + 1] = invariant
     reply[#reply + 1] = text
 end
@@ -141,11 +142,11 @@ end
 
 -- --- Judging ---
 
-local mend = ARGV[2] == '1'
+local repair = ARGV[2] == '1'
 
 local function judge_foreign()
-    tell('I9', 'its key is a ' .. kind .. ', no hash')
-    if mend then
+    report('I9', 'its key is a ' .. kind .. ', not a hash')
+    if repair then
         take_out_everywhere()
         redis.call('RENAME', hash, Q .. 'quern:odd:' .. id)
     end
@@ -153,11 +154,12 @@ end
 
 local function judge_ghost()
     if #places > 0 or lease then
-        tell('I2', (#places > 0 and 'in ' .. names() or 'has a lease') .. ', but there is no task')
+        report('I2',
+            (#places > 0 and 'in ' .. names() or 'has a lease') .. ', but there is no task')
     elseif kind == 'hash' then
-        tell('I2', 'its hash has no message, so there is no task')
+        report('I2', 'its hash has no message, so there is no task')
     end
-    if mend and #reply > 0 then
+    if repair and #reply > 0 then
         take_out_everywhere()
         if kind == 'hash' then
             redis.call('DEL', hash)
@@ -166,8 +168,8 @@ local function judge_ghost()
 end
 
 local function judge_unreadable()
-    tell('I2', 'its message cannot be read: ' .. ARGV[4])
-    if mend then
+    report('I2', 'its message cannot be read: ' .. ARGV[4])
+    if repair then
         redis.call('HSET', Q .. 'quern:corrupt', id, message)
         take_out_everywhere()
         free_lock()
@@ -177,18 +179,18 @@ end
 
 local function judge_nowhere()
     if lease and state == 'active' then
-        tell('I3', 'has a lease, but is not in active')
+        report('I3', 'has a lease, but is not in active')
     else
-        tell('I2', 'its state is ' .. (state or 'missing') .. ', but it is nowhere')
+        report('I2', 'its state is ' .. (state or 'missing') .. ', but it is nowhere')
     end
-    if mend then
+    if repair then
         redis.call('ZREM', Q .. 'lease', id)
         come_back()
     end
 end
 
 local function judge_placed()
-    local told = #reply
+    local reported = #reply
     local keep = places[1]
     for _, place in ipairs(places) do
         if place.name == state then
@@ -197,21 +199,21 @@ local function judge_placed()
         end
     end
     if #places > 1 then
-        tell('I1', 'in ' .. names())
+        report('I1', 'in ' .. names())
     end
     if keep.count > 1 then
-        tell('I1', string.format('%d times in %s', keep.count, keep.name))
+        report('I1', string.format('%d times in %s', keep.count, keep.name))
     end
     if keep.name ~= state then
-        tell('I2', 'its state is ' .. (state or 'missing') .. ', but it is in ' .. keep.name)
+        report('I2', 'its state is ' .. (state or 'missing') .. ', but it is in ' .. keep.name)
     end
     local to_head = keep.name == 'active' and not lease
     if to_head then
-        tell('I3', 'active without a lease')
+        report('I3', 'active without a lease')
     elseif keep.name ~= 'active' and lease then
-        tell('I3', keep.name .. ', but with a lease')
+        report('I3', keep.name .. ', but with a lease')
     end
-    if not mend or #reply == told then
+    if not repair or #reply == reported then
         return
     end
     for _, place in ipairs(places) do
@@ -235,8 +237,8 @@ end
 local function judge_index()
     local due_ms = redis.call('ZSCORE', Q .. 'quern:due', id)
     if due_ms and not due_is_valid(Q, id, tonumber(due_ms)) then
-        tell('I8', 'in quern:due, but not delayed until then')
-        if mend then
+        report('I8', 'in quern:due, but not delayed until then')
+        if repair then
             redis.call('ZREM', Q .. 'quern:due', id)
         end
     end
@@ -244,8 +246,8 @@ end
 
 -- The last field of a number counts.
 local function judge_message()
-    tell('I7', ARGV[4])
-    if mend then
+    report('I7', ARGV[4])
+    if repair then
         redis.call('HSET', hash, 'msg', message .. ARGV[8])
     end
 end

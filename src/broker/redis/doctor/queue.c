@@ -188,8 +188,8 @@ static quern_status keep_lateness(struct qn_redis_doctor *doctor,
 {
     const struct lateness all[] = {
         {counts->lapsed,
-         {"lease is over, and its task not recovered",
-          "leases are over, and their tasks not recovered"},
+         {"lease has expired, and its task is not recovered",
+          "leases have expired, and their tasks are not recovered"},
          recover},
         {counts->overdue,
          {"task is due and not pending", "tasks are due and not pending"},
@@ -226,8 +226,8 @@ static quern_status keep_notes(struct qn_redis_doctor *doctor, const struct qn_c
           "tasks are pending, and no worker serves the queue"}},
         {true,
          counts->aggregating,
-         {"task is aggregating; only a Go server with an aggregator takes it, or run it by hand",
-          "tasks are aggregating; only a Go server with an aggregator takes them, or run them by "
+         {"task is aggregating; only a Go server with an aggregator runs it; or run it by hand",
+          "tasks are aggregating; only a Go server with an aggregator runs them; or run them by "
           "hand"}},
         {true,
          counts->corrupt,

@@ -65,8 +65,8 @@ static void check_version(struct checking *checking, const char *version)
                &patch) == 3 &&
         has_lua_hole(major, minor, patch, valkey)) {
         (void)snprintf(text, sizeof text,
-                       "version %s is older than the mended ones of CVE-2025-49844, a hole in Lua, "
-                       "unless your distribution has mended it: keep the server updated",
+                       "version %s has the vulnerability CVE-2025-49844 (Lua), unless your "
+                       "distribution has fixed it: update the server",
                        version);
         keep(checking, "note", text);
     }

@@ -100,8 +100,8 @@ static quern_status check_size(struct match *match, quern_error *err)
     qn_pipeline_end(&pipeline);
     if (status == QUERN_OK && count > KEYS_MAX) {
         status = qn_error_set(err, QUERN_E_UNSUPPORTED,
-                              "no task has the id %s, and the server has too many keys to look for"
-                              " one that begins so: give the whole id",
+                              "no task has the id %s, and the server has too many keys to search "
+                              "for ids that begin with it: give the whole id",
                               match->prefix);
     }
     return status;

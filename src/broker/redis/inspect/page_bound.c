@@ -58,8 +58,7 @@ quern_status qn_page_bound_check(struct qn_page_bound *bound, quern_error *err)
     if (bound->weight <= bound->weight_max) {
         return QUERN_OK;
     }
-    return qn_error_set(err, QUERN_E_BROKER,
-                        "%s: reading does not come to an end: %s says %llu, and much more came",
-                        bound->self->endpoint.peer.address, bound->size_command,
-                        (unsigned long long)size);
+    return qn_error_set(
+        err, QUERN_E_BROKER, "%s: reading does not end: %s reported %llu, and far more arrived",
+        bound->self->endpoint.peer.address, bound->size_command, (unsigned long long)size);
 }

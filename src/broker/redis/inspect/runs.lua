@@ -1,7 +1,7 @@
 -- runs.lua - a page of the runs of a queue that workers of ours have started. Writes nothing.
 --
 -- KEYS: prefix of the queue. ARGV: 1 first place in active, 2 how many.
--- Reply: {ids looked at, then for each such run: task id, worker id, started_at_ms, quern_opts or
+-- Reply: {ids checked, then for each such run: task id, worker id, started_at_ms, quern_opts or
 -- "", message without its payload}.
 local Q = KEYS[1]
 

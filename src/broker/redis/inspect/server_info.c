@@ -106,19 +106,20 @@ static const char *durability(const struct answers *answers)
             return "D2: survives power loss";
         }
         if (strcmp(answers->appendfsync, "no") == 0) {
-            return "D1: survives a restart; what the system has not written is lost on power loss";
+            return "D1: survives a restart; data that the system has not written is lost on power "
+                   "loss";
         }
         /* Redis answers before it writes while its last fsync is in progress, so this holds for a
          * server that is killed, too. */
         return answers->appendfsync[0] != '\0'
                    ? "D1: survives a restart; up to 2 s of acknowledged tasks lost on power loss or"
                      " when the server is killed"
-                   : "D1: survives a restart; whether more, this user may not see (appendfsync)";
+                   : "D1: survives a restart, perhaps more: this user may not read appendfsync";
     }
     if (answers->save_known && answers->save[0] == '\0') {
         return "D0: nothing survives a restart of the server (appendonly no, no snapshots)";
     }
-    return "D0: a crash loses what came after the last snapshot (appendonly no)";
+    return "D0: a crash loses everything since the last snapshot (appendonly no)";
 }
 
 static void report_line(const struct sink *sink, const struct answers *answers, const char *name,
@@ -167,7 +168,7 @@ static void report_warnings(const struct sink *sink, const struct answers *answe
     if (limited && find_line(answers, "maxmemory_policy", value) &&
         strcmp(value, "noeviction") != 0) {
         (void)snprintf(text, sizeof text,
-                       "maxmemory-policy %s lets the server throw tasks and locks away; "
+                       "maxmemory-policy %s lets the server evict tasks and locks; "
                        "set it to noeviction",
                        value);
         sink->on_fact("warning_memory", text, sink->user);
@@ -228,7 +229,7 @@ static void report_wake_up(struct qn_redis *self, const struct sink *sink)
     sink->on_fact("wake_up", refusal[0] == '\0' ? "tracking" : "polling", sink->user);
     if (refusal[0] != '\0') {
         (void)snprintf(text, sizeof text,
-                       "an idle worker has to ask every 50 to 100 ms; it needs +client|id "
+                       "idle workers poll every 50 to 100 ms; to be woken they need +client|id "
                        "+client|tracking &__redis__:invalidate (%s)",
                        refusal);
         sink->on_fact("warning_wake_up", text, sink->user);

@@ -3,18 +3,18 @@
 --
 -- Runs that end together were mostly leased together, so their ids stand together: at the oldest
 -- end of the list, the right one, or, if others hold older runs, behind a few newer ones or
--- deep in the list. A window at either end is cut off, and what stays of it is put back; deep in
+-- deep in the list. A window at either end is cut off, and its other ids are put back; deep in
 -- the list each is overwritten, and one walk removes them all. The few that are left are removed by
 -- a walk each.
 
--- From so many missing on it is worth while to look for a place where many of them are.
+-- If this many are missing, a search for a place where many of them are pays off.
 local MANY_MISSING = 8
--- Where others run, a single id is first looked for among so many of the newest.
+-- Where others run, a single id is first searched among this many of the newest.
 local NEW_RUNS = 1000
 
 -- Goes through ids, which follow those that the window has seen, and takes those of `gone` that it
--- finds out of that set; returns how many. What is cut off in the end reaches up to the last found
--- one: `size` ids, of which the first `back` of `kept` are put back.
+-- finds out of that set; returns how many. In the end the list is cut off up to the last found one:
+-- `size` ids, of which the first `back` of `kept` are put back.
 local function active_look(window, ids, first, last, step, gone)
     local kept, found = window.kept, 0
     local seen, size, back, kept_count = window.seen, window.size, window.back, #kept
@@ -33,9 +33,9 @@ local function active_look(window, ids, first, last, step, gone)
     return found
 end
 
--- What is missing after the right end: the window at the left end, or nil, places deep in the list.
--- `ids` are in the order of their ends, which is about that of their leases: the others are on the
--- left of the first, the newer side.
+-- Searches ids that are not at the right end: returns the window at the left end, or nil, and
+-- places deep in the list. `ids` are in the order of their ends, which is about that of their
+-- leases: the others are on the left of the first, the newer side.
 local function active_look_far(ids, gone, missing)
     local key, count, left, deep = Q .. 'active', #ids, nil, {}
     local older = math.ceil(count / 4)
@@ -85,7 +85,7 @@ local function active_find(ids)
     return plan
 end
 
--- Puts back what stays of a window, beginning with what was seen last.
+-- Puts back the ids of a window that stay, beginning with the one seen last.
 local function active_put_back(command, window)
     local ids = {}
     for i = window.back, 1, -1 do
@@ -96,7 +96,7 @@ local function active_put_back(command, window)
     end
 end
 
--- Removes all of them; the deep ones first, while their places are what they were.
+-- Removes all of them; the deep ones first, while their places are still valid.
 local function active_leave(plan)
     local key = Q .. 'active'
     if plan.deep and plan.deep[1] then

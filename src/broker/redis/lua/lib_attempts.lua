@@ -1,7 +1,7 @@
 -- lib_attempts.lua - how often a task may still be retried, read from its message. Expects
 -- lib_fields.lua.
 
--- asynq's retry and retried; nil where that is no message. Of a field that comes twice the last one
+-- asynq's retry and retried; nil if it is not a message. Of a repeated field the last one
 -- counts, as for protobuf.
 local function attempts_of(message)
     local found = {[@QN_ASYNQ_TAG_RETRY@] = 0, [@QN_ASYNQ_TAG_RETRIED@] = 0}

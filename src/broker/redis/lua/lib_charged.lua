@@ -1,13 +1,13 @@
--- lib_charged.lua - the charged tasks of a queue when lease.lua leases: who may run in whose
--- company, and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table
--- `rare`, which lib_lease.lua goes on with.
+-- lib_charged.lua - the charged tasks of a queue when lease.lua leases: which may run together,
+-- and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table
+-- `rare`, which lib_lease.lua continues.
 --
 -- Charged tasks stay in pending, where Go finds them. An index finds them: quern:charged:<level>,
 -- by their places. A task that Go or an operator took out of pending stays in the index until it is
--- found stale there and dropped. quern:skip says how many tasks at the head are charged ones that
--- no worker could take, "count at_s place id" (the greatest of their places, the id of the last of
--- them), so that a lease begins behind them. It counts for ten seconds, in case another task was
--- put among them.
+-- found stale there and dropped. quern:skip is the number of tasks at the head that are charged
+-- ones that no worker could take, "count at_s place id" (the greatest of their places, the id of
+-- the last of them), so that a lease begins behind them. It counts for ten seconds, in case another
+-- task was put among them.
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
 rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
 
@@ -52,7 +52,7 @@ function rare.admit(charges)
     return true
 end
 
--- --- Looking at tasks ---
+-- --- Reading tasks ---
 
 -- A pending task: its fields and charges; nil where there is none under this id.
 local function task_at(prefix, id)
@@ -86,7 +86,7 @@ local function of_level(i, level, count, place_max)
     return tasks
 end
 
--- The best of some levels by what `is_better` says.
+-- The best of some levels, compared by `is_better`.
 local function best_of(i, wants_level, count, is_better)
     local best = nil
     for level = 1, @QN_ALONE_CHARGES@ do
@@ -152,7 +152,7 @@ local function skip_of(prefix, age_max_s)
     return 0, 0
 end
 
--- Takes those of the charged tasks at the head that may run by now.
+-- Takes those charged tasks at the head that may run now.
 local function take_known(i, queue, want, place_max)
     local tasks = {}
     for level = 1, @QN_ALONE_CHARGES@ do
@@ -231,7 +231,7 @@ end
 function rare.close(i, queue)
     local prefix, passed = KEYS[i], queue.passed or {}
     for _, id in ipairs(queue.out or {}) do
-        -- From the end at which it stands: the newest is a probe, too, and a list may be long.
+        -- From the end at which it is: the newest is a probe, too, and a list may be long.
         local is_newest = call('LINDEX', prefix .. 'pending', '0') == id
         call('LREM', prefix .. 'pending', is_newest and '1' or '-1', id)
     end

@@ -1,7 +1,7 @@
 -- lib_count.lua - asynq's counters: runs that ended and runs that failed, in total and of the day
--- (UTC). A day's is kept for 90 days from its first run on.
+-- (UTC). The counters of a day are kept for 90 days from its first run on.
 --
--- Statistics must not keep a run from ending: a counter that holds no number is not changed, and
+-- Statistics must not keep a run from ending: a counter that is not a number is not changed, and
 -- doctor reports it. So counting is the one thing that may fail while a script writes.
 
 local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
@@ -24,7 +24,7 @@ local function date_of(seconds)
 end
 
 -- Counts in total and of the day; `more` is a text. At the end of 64 bits totals start from 0
--- together, as asynq's: then, or if `wraps` says so, true is returned.
+-- together, as asynq's: then, or if `wraps` is true, true is returned.
 local function count_more(key, more, day, now_s, wraps)
     local total = redis.pcall('INCRBY', key, more)
     local is_over = type(total) == 'table' and string.find(total.err, 'overflow', 1, true)

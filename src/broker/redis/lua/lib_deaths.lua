@@ -22,7 +22,7 @@ local function deaths_charge(past, death)
     local lived_ms = math.max(until_ms - started_ms, 0)
     if past.crashes <= 0 or now_ms - past.crashed_ms > @QN_CHARGE_WINDOW_MS@ then
         past.crashes, past.lone, past.life_ms = 0, 0, 0
-        -- A good end that happened before, but is dated in the future, was before this death.
+        -- A good end that is dated in the future happened before this death.
         past.crashed_ms = death.ok_at > now_ms and death.ok_at or started_ms
     elseif past.crashed_ms > now_ms then -- the clock was set back
         past.crashed_ms = started_ms
@@ -87,7 +87,7 @@ local function brake_release(brake)
     end
 end
 
--- Longer than the longest delay it is only where the clock was turned back.
+-- It is longer than the longest delay only if the clock was set back.
 local function brake_wait_ms(brake)
     local wait_ms = brake.probe_at - now_ms
     return wait_ms > 0 and wait_ms <= @QN_BRAKE_MS_MAX@ and wait_ms or 0
@@ -111,7 +111,7 @@ local function solo_read(text)
     local since, until_ms, rest, owner = string.match(text or '', '^(%d+) (%d+) (%d+) (.*)$')
     local lock = {since = number_of(since), until_ms = number_of(until_ms),
         rest = number_of(rest), owner = owner or ''}
-    if lock.rest > now_ms + 86400000 then -- no turn is that long
+    if lock.rest > now_ms + 86400000 then -- it is never held that long
         lock.rest = 0
     end
     if lock.since > now_ms then -- the clock went back
@@ -126,7 +126,7 @@ local function solo_text(lock)
 end
 
 -- How long ago it was last taken or kept; and how much of that counts: none where the clock went
--- back or on by more than the lock lasts, since then it was set.
+-- back, or ahead by more than the lock lasts, since then it was set.
 local function solo_age(lock)
     local age = now_ms - (lock.until_ms - @QN_SOLO_MS@)
     return age, age >= 0 and age <= @QN_SOLO_MS@ and age or 0
@@ -137,7 +137,7 @@ local function solo_keep(lock)
     lock.since, lock.until_ms = lock.since + age - counted, now_ms + @QN_SOLO_MS@
 end
 
--- It is returned, and the queue rests as long as it was held, and so much longer.
+-- It is returned, and the queue rests for as long as it was held and this time more.
 local function solo_return(lock, more_ms)
     local _, counted = solo_age(lock)
     lock.rest = now_ms + math.max(lock.until_ms - @QN_SOLO_MS@ - lock.since, 0) + counted + more_ms

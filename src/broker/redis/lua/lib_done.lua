@@ -1,6 +1,5 @@
--- lib_done.lua - what all ends of runs have in common: who leaves `lease`, which keys go, the
--- counters, what is written to quern:meta. It is all that a run needs that is done and leaves
--- nothing behind.
+-- lib_done.lua - common to all ends of runs: the ids that leave `lease`, the keys to delete, the
+-- counters, the fields of quern:meta. A run that is done and leaves nothing behind needs no more.
 -- Expects Q, the prefix of the queue, and lib_count.lua.
 local T = Q .. 't:'
 local time = redis.call('TIME')
@@ -9,8 +8,8 @@ local now_s = tonumber(time[1])
 
 local leaving, keys_gone = {}, {}
 local processed, failed = 0, 0
--- Fields of quern:meta and their new texts, brakes and the solo lock; and commands for what only
--- helps: one that fails stops nothing.
+-- Fields of quern:meta and their new texts, brakes and the solo lock; and optional
+-- commands: one that fails stops nothing.
 local meta_sets, notes = nil, nil
 -- Whether any run that had started ended otherwise than by the death of its process.
 local any_ended = false

@@ -17,9 +17,9 @@ local function due_moment_ms(Q, id, score)
     return score * 1000
 end
 
--- When the next task of the queue is due; math.huge: there is none. Of the index it looks at some
--- entries only: behind that many stale ones the answer is too early; the call of forward that comes
--- then clears them away.
+-- When the next task of the queue is due; math.huge: there is none. Of the index it reads some
+-- entries only: behind that many stale ones the answer is too early; the next forward then removes
+-- them.
 local function next_due_ms(Q)
     local best = math.huge
     for _, container in ipairs({'scheduled', 'retry'}) do

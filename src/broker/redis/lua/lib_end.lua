@@ -2,9 +2,9 @@
 -- were not extended (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua,
 -- lib_deaths.lua and lib_fields.lua.
 --
--- First everything is planned, and read with the command of its type what will be written; then
--- end_write writes it all, and nothing can fail any more.
--- What it may grow beyond that between two prunes, and what is then taken away at once.
+-- First everything is planned, and each key that will be written is read with the command of its
+-- type; then end_write writes it all, and nothing can fail any more.
+-- How far it may grow beyond that between two prunes, and how many are then removed at once.
 local ARCHIVE_SLACK = 500
 
 -- The plan. behind: the ids that go to the tail of pending.
@@ -126,7 +126,7 @@ local function plan_charged(id, past, place)
     end
 end
 
--- Back to pending, before all that came later. `place` is for those that never had one; without
+-- Back to pending, before all later ones. `place` is for those that never had one; without
 -- `since` pending_since stays as it is.
 local function plan_back(id, kept_place, place, past, since)
     place = place_read(kept_place) or place
@@ -158,10 +158,10 @@ local function plan_archive(id, past, text)
     failed = failed + 1
 end
 
--- Ends a run whose process or lease is no more. `loss`: past, run (as read), place (kept one),
--- token, fence (for its place), started, charged, cause, error (nil: none), last (in words),
--- is_probe; where it is charged what deaths_charge wants. Returns whether it is archived. The token
--- of a run that may still be alive stays, for the salvage.
+-- Ends a run whose process has died or whose lease has expired. `loss`: past, run (as read), place
+-- (kept one), token, fence (for its place), started, charged, cause, error (nil: none), last (in
+-- words), is_probe; where it is charged what deaths_charge wants. Returns whether it is archived.
+-- The token of a run that may still be alive stays, for the salvage.
 local function plan_loss(id, loss)
     local past = loss.past
     local keeps_token = loss.cause == @QUERN_CAUSE_LEASE_EXPIRED@ or
@@ -208,8 +208,8 @@ end
 -- --- Reading what will be written ---
 
 -- The head of pending as it will be: those that came back are in order of their places, before all
--- that have none. Returns how many are taken off, and what is put there instead, from the head on.
--- It looks at some hundred at most; what is behind them is met too early then.
+-- that have none. Returns how many are taken off, and the ids that replace them, from the head on.
+-- It reads some hundred at most; tasks behind them are then reached too early.
 local function read_head()
     local merged, seen, taken, next_back = {}, {}, 0, 1
     table.sort(back, function(a, b)
@@ -247,9 +247,9 @@ local function read_head()
     return taken, merged
 end
 
--- What the archive has no room for, the oldest first. Prune keeps it at its size; here it is only
--- kept from growing far beyond that if no worker prunes, since Go's own trimming breaks at 8 000
--- too many. Where the hash says that a task is elsewhere, only the entry goes.
+-- The tasks for which the archive has no room, the oldest first. Prune keeps it at its size; here
+-- it is only kept from growing far beyond that if no worker prunes, since Go's own trimming breaks
+-- at 8 000 too many. If the hash names another state, only the entry is removed.
 local function read_surplus()
     local size = redis.call('ZCARD', Q .. 'archived') + #moved.archived / 2
     local ids, count_gone = {}, 0
@@ -316,15 +316,15 @@ local function write_lists(taken, merged)
         -- bug GIVE_BACK_AT_TAIL: redis.call('LPUSH', Q .. 'pending', unpack(ids))
     end
     write_to('LPUSH', Q .. 'pending', behind)
-    -- Not before: they may stand in the head that was just taken off as it was read.
+    -- Not earlier: they may be in the head that was just taken off as it was read.
     for _, id in ipairs(from_pending) do
         redis.call('LREM', Q .. 'pending', -1, id)
     end
 end
 
--- The index of charged tasks; where `charged` stands in quern:meta, there is one. It only helps: an
--- index of the wrong type keeps no run from ending. When the head of pending changes it is no
--- longer known how many of it are charged.
+-- The index of charged tasks; `charged` in quern:meta marks that there is one. It is optional: an
+-- index of the wrong type keeps no run from ending. When the head of pending changes, the number of
+-- charged ones there is no longer known.
 local function write_charged(known)
     for level, list in pairs(charged) do
         redis.pcall('ZADD', Q .. 'quern:charged:' .. level, unpack(list))

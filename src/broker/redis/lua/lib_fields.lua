@@ -1,11 +1,11 @@
 -- lib_fields.lua - fields of a message of asynq, read and replaced as bytes; the other bytes stay
 -- as they are. Expects now_s.
 
--- The first fields of a message are read, no more: each header is one.
+-- Only the first fields of a message are read: each header is one.
 local FIELDS_MAX = 2000
 
--- The number at `at` and where the next thing begins; nil where the bytes end. Of a negative one,
--- which has ten bytes, -1.
+-- The number at `at` and where the next thing begins; nil where the bytes end. A negative one,
+-- which has ten bytes, is -1.
 local function varint_at(bytes, at)
     local value, unit = 0, 1
     for size = 1, 10 do
@@ -21,7 +21,7 @@ local function varint_at(bytes, at)
 end
 
 -- Calls visit(tag, value, first, after) for each field: the value of a number, the bytes from
--- `first` to before `after`. True; nil where that is no message.
+-- `first` to before `after`. True; nil if it is not a message.
 local function each_field(message, visit)
     local at = 1
     for _ = 1, FIELDS_MAX do
@@ -58,8 +58,8 @@ local function varint(number)
     return out .. string.char(number)
 end
 
--- The message with these fields, bytes by tag, in place of its own. They stand before the headers,
--- where they are found however many headers there are; in what is no message, at its end.
+-- The message with these fields, bytes by tag, in place of its own. They are put before the
+-- headers, where they are found however many headers there are; if it is not a message, at its end.
 local function with_fields(message, fields)
     local parts, from, place = {}, 1, nil
     local function take(first)
@@ -86,7 +86,7 @@ local function with_fields(message, fields)
     return table.concat(parts)
 end
 
--- How a message says that a run failed; nil: that stays as it is. The moment is the server's.
+-- The fields of a message for a failed run; nil: unchanged. The moment is the server's.
 local function failure(retried, text)
     return {[@QN_ASYNQ_TAG_RETRIED@] = retried and
             '\@QN_ASYNQ_TAG_RETRIED@' .. varint(retried),

@@ -1,4 +1,4 @@
--- lib_lease.lua - what else lease.lua needs where tasks were charged with deaths: the solo lock,
+-- lib_lease.lua - the parts of lease.lua for tasks that were charged with deaths: the solo lock,
 -- and the one run at a time of a queue that is braked on the worker's host. Expects
 -- lib_charged.lua.
 
@@ -28,15 +28,15 @@ local function probe_is_due(i)
     return not probe_lives(i) and brake_wait_ms(brakes[i]) == 0
 end
 
--- These were found to be charged. What Go put into pending stands in the index from now on only.
+-- These were found to be charged. Tasks that Go put into pending get into the index only now.
 local function note_found(prefix, passed)
-    try('ZREM', prefix .. 'lease', '') -- lets the others happen when memory is out
+    try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
     local place = index_passed(prefix, passed)
     try('HSET', prefix .. 'quern:meta', 'charged', '1')
     return place
 end
 
--- So many at the head were found to be charged: the next search, and others' leases, begin behind.
+-- This many at the head were found to be charged: the next search, and all leases, begin behind.
 local function note_skip(i, count, place, passed)
     local prefix = KEYS[i]
     local last = try('LINDEX', prefix .. 'pending', string.format('%d', -count))
@@ -47,8 +47,8 @@ local function note_skip(i, count, place, passed)
     end
 end
 
--- The first uncharged task from one end of pending on. Where many charged ones lie at the head,
--- each search continues where the one before ended. It starts over when that was so long ago.
+-- The first uncharged task from one end of pending on. If many charged ones are at the head,
+-- each search continues where the one before ended, unless that was too long ago.
 local SEARCH_S = 120
 local function uncharged_at(i, is_newest)
     local prefix, from, place, passed = KEYS[i], 0, 0, {}
@@ -99,7 +99,7 @@ local function choose_probe(i, with_solo)
             return task
         end
     end
-    -- The charged came first, but what was passed since then may be new in the index.
+    -- The charged came first, but those passed since then may be new in the index.
     return choice == 2 and best_of(i, wants, 32, died_before) or nil
 end
 
@@ -136,7 +136,7 @@ local function may_ask(i)
     end
     return solo_task(i) ~= nil
 end
--- ZREM is the write that lets the others happen when memory is out; it changes nothing.
+-- After this ZREM, which changes nothing, Redis allows the other writes when memory is full.
 local function put_lock(i)
     try('ZREM', KEYS[i] .. 'lease', '')
     try('HSET', KEYS[i] .. 'quern:meta', 'solo', solo_text(locks[i]))
@@ -154,7 +154,7 @@ local function return_forgotten(i)
     end
 end
 
--- Takes, keeps or returns the lock. Returns true where nothing is to be leased then.
+-- Takes, keeps or returns the lock. Returns true if nothing is to be leased then.
 function rare.step(kept)
     rare.solo_out = not kept and 0 or nil
     if letter == 'a' and not kept then
@@ -208,8 +208,8 @@ local function only(i, begin, task, is_probe)
     return queue
 end
 
--- How this queue is read: nil: as usual, false: it gives nothing, else the queue with the runs that
--- it gives before its list is read.
+-- How this queue is read: nil: as usual; false: not at all; else the queue with the runs that are
+-- leased before its list is read.
 function rare.open(i, begin, want)
     if rare.solo then
         local ready = not is_braked(i) or probe_is_due(i)
@@ -231,8 +231,8 @@ function rare.open(i, begin, want)
     return queue
 end
 
--- Says of each run whether it has started, since not the first ones have; takes the charged out of
--- the index.
+-- Marks for each run whether it has started, since the started ones are not the first; removes the
+-- charged ones from the index.
 function rare.mark(i, queue, marks, token)
     local out, at, k = {'', '', ''}, 4, 0
     while at <= queue.held_count do
@@ -271,7 +271,7 @@ local function any_solo(i)
     return false
 end
 
--- In how many ms something may be had that may not be now; 0: nothing waits for that.
+-- In how many ms a task may be leased that cannot be now; 0: no task waits for that.
 local function wait_ms(i, odd)
     local size = odd.paused == 0 and try('LLEN', KEYS[i] .. 'pending')
     if type(size) ~= 'number' or size == 0 then
@@ -284,12 +284,12 @@ local function wait_ms(i, odd)
             return wait
         end
     end
-    -- A probe that is due and was not had may be a task that must be alone.
+    -- A probe that is due and was not leased may be a task that must be alone.
     return odd.charged and any_solo(i) and math.max(lock_of(i).rest - now_ms, 0) or 0
 end
 
 -- The rest of the head, behind `early`: of which queue the solo lock is held (for a replay that is
--- looked up), and what is to be said of queues.
+-- looked up), and the data about queues.
 function rare.head(early)
     local held = rare.solo_out or 0
     for i = 1, rare.solo_out and 0 or queue_count do

@@ -1,4 +1,4 @@
--- lib_message.lua - a message without its payload: all that has to be known of a task, and small.
+-- lib_message.lua - a message without its payload: small, with all other facts of a task.
 
 local function message_number(bytes, at)
     local value, unit = 0, 1

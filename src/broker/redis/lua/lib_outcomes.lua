@@ -8,7 +8,7 @@ local function leave(id)
     ended[id] = true
 end
 
--- Of a task that is alive under this token: past, run and place; else nil. An alive one leaves.
+-- Of a task that is alive under this token: past, run and place; else nil. A live one leaves.
 local function alive(id, token)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_past', 'quern_run',
         'quern_place')
@@ -73,7 +73,7 @@ local function finish(id, token, lock, keep, salvages)
     return result
 end
 
--- By letter, those that a salvage may apply; with id, token, and where their words begin in ARGV.
+-- By letter, those that a salvage may apply; with id, token, and where their arguments begin.
 local finishes = {}
 finishes[''] = function(id, token)
     return finish(id, token, nil, nil, true)

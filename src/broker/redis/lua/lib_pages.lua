@@ -1,12 +1,12 @@
 -- lib_pages.lua - walks through `active` page by page, from the oldest on, in several calls.
 -- Expects Q.
 --
--- Meanwhile runs end, and what is behind them moves up. So the next call is given some ids of the
--- end of the page before, packed, and begins behind the last of them that is still there; nothing
--- was put between them, as new ones come at the other end.
+-- Meanwhile runs end, and the ids behind them move up. So the next call gets some ids of the end of
+-- the page before, packed, and begins behind the last of them that is still there; nothing was put
+-- between them, as new ones come at the other end.
 local ANCHORS = 8
 
--- Where the page begins, and whether that is known: else something may have been passed over.
+-- Where the page begins, and whether that is certain: else some ids may have been passed over.
 local function page_begin(from, packed)
     if from <= 0 then
         -- bug PAGE_NOT_SOUGHT: if from >= 0 then if true then return from, true end
@@ -24,8 +24,8 @@ local function page_begin(from, packed)
     return from < redis.call('LLEN', Q .. 'active') and from or 0, false
 end
 
--- What to say with the next page. ids: as LRANGE gave them, the oldest last; of these `looked` were
--- looked at. is_gone(k): the k-th of them leaves. packed: what was said with this page.
+-- The argument for the next page. ids: as LRANGE returned them, the oldest last; of these `looked`
+-- were read. is_gone(k): the k-th of them leaves. packed: the argument of this page.
 local function page_anchors(ids, looked, is_gone, packed)
     local anchors = {}
     for k = looked, 1, -1 do

@@ -1,6 +1,6 @@
 -- lib_workers.lua - the records of workers, whose values begin with the heartbeat in ms.
 
--- Those without a heartbeat for a day, of some that are looked at.
+-- Those without a heartbeat for a day, in a random sample.
 local function workers_gone(key, now_ms)
     local gone = {}
     local rows = redis.call('HRANDFIELD', key, 20, 'WITHVALUES')

@@ -80,7 +80,7 @@ static quern_status find_queue_of(struct qn_redis *self, const char *id, struct 
     }
     if (status == QUERN_OK && places->count > 1) {
         return qn_error_set(err, QUERN_E_STATE,
-                            "task %s is in several queues, %s and %s among them: say which", id,
+                            "task %s is in several queues, %s and %s among them: name one", id,
                             places->queues[0], places->queues[1]);
     }
     return status;

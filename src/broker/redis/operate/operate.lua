@@ -6,12 +6,12 @@
 -- "".
 --
 -- Reply: for each task "done", or why not: "missing", "damaged" (to be deleted only), "set" (inside
--- an aggregation set), "marked" (cancelled so before), "moved" (not in that state any more), or the
--- state that forbids it. When the archive has no room for all of them: "full", how many it holds,
--- and how many would come; then nothing was changed.
+-- an aggregation set), "marked" (already cancelled in this way), "moved" (no longer in that state),
+-- or the state that forbids it. When the archive has no room for all of them: "full", how many it
+-- holds, and how many would be added; then nothing was changed.
 --
--- A task whose hash is gone, or says no known state, can be deleted only: that takes its id out of
--- wherever it is. One that is not where its state says is treated as if it were.
+-- A task without a hash, or of an unknown state, can only be deleted: that removes its id from all
+-- places. One that is not in the place of its state is treated as if it were.
 local Q = KEYS[1]
 -- include: lib_lock.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -32,7 +32,7 @@ local forbidden = {
 -- Redis returns OOM for the first write that takes memory; after this one it no longer does.
 redis.call('ZREM', Q .. 'lease', '')
 
--- Reading with the command of its type what will be written: a key of a wrong type fails here.
+-- Each key that will be written is read with the command of its type: a wrong type fails here.
 redis.call('LLEN', Q .. 'pending')
 redis.call('SCARD', Q .. 'groups')
 redis.call('ZCARD', Q .. 'quern:due')
@@ -143,8 +143,8 @@ local function take_out(task)
     redis.call('ZREM', Q .. 'quern:due', task.id)
 end
 
--- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words; what may follow is
--- of a place that the task leaves.
+-- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words; fields that may
+-- follow belong to the place that the task leaves.
 local function past_of(task)
     local past = {}
     for word in string.gmatch(task.past, '%S+') do

@@ -34,7 +34,7 @@ quern_status qn_redis_pause(struct qn_broker *broker, const char *queue, bool pa
     }
     if (status == QUERN_OK && !changed) {
         status = qn_error_set(err, QUERN_E_STATE, "queue \"%s\" is %s", queue,
-                              pause ? "paused already" : "not paused");
+                              pause ? "already paused" : "not paused");
     }
     return status;
 }

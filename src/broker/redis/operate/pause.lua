@@ -1,7 +1,7 @@
 -- pause.lua - pauses or resumes a queue, as asynq does.
 -- A queue can be paused when the memory is full: a script that has begun to write may go on.
 --
--- KEYS: prefix of the queue. ARGV: "1" to pause, "0" to resume. Reply: 1; 0: it was so already.
+-- KEYS: prefix of the queue. ARGV: "1" to pause, "0" to resume. Reply: 1; 0: nothing to change.
 local key = KEYS[1] .. 'paused'
 if (redis.call('EXISTS', key) == 1) == (ARGV[1] == '1') then
     return 0

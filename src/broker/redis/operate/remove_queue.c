@@ -43,7 +43,7 @@ static quern_status refuse_removal(const struct removal *removal, const char *wh
                             qn_plural((uint64_t)count, "task: wait for it or cancel it",
                                       "tasks: wait for them or cancel them"));
     }
-    return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld %s: not removed",
+    return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld %s: not removed without force",
                         removal->queue, (long long)count,
                         qn_plural((uint64_t)count, "task", "tasks"));
 }

@@ -1,14 +1,14 @@
--- remove_queue.lua - one bounded step of removing a queue with all that is in it.
+-- remove_queue.lua - one bounded step of removing a queue with all its tasks.
 --
 -- KEYS: prefix of the queue. ARGV: "1" to remove tasks, too; how many at most in this step; then
 -- the days whose counters may exist, as "2026-11-20".
 --
 -- Reply: {"active", how many}: it is in use, {"holds", how many}: it has tasks; nothing was
 -- changed. {"more"}: a step is done and the queue is paused; call again. {"done"}: all is gone, and
--- asynq:queues, which may lie on another server, is the caller's.
+-- asynq:queues, which may be on another server, is left to the caller.
 --
 -- A queue that is removed in several steps is paused before the first task goes, and keeps its name
--- until the last key is gone; so what is left after a failure is a paused queue that can be seen.
+-- until the last key is gone; so after a failure there is a paused queue, which is still listed.
 -- Keys of a wrong type are deleted, whatever they hold.
 local Q = KEYS[1]
 -- include: lib_lock.lua
@@ -52,7 +52,7 @@ local function forget(id)
     room = room - 1
 end
 
--- The first `room` tasks of a zset; whether that was all.
+-- The first `room` tasks of a zset, and whether these were all.
 local function empty_zset(key)
     if is(key, 'zset') and room > 0 then
         local ids = redis.call('ZRANGE', key, 0, room - 1)

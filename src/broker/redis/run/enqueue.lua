@@ -9,7 +9,7 @@
 --   exists.
 --
 -- As asynq: the lock is tested before the id, new ids go to the left of pending, scores are whole
--- seconds. Otherwise than asynq: a conflict leaves no lock, a grouped task knows its lock.
+-- seconds. Unlike asynq: a conflict leaves no lock, a grouped task knows its lock.
 -- include: lib_session.lua
 local call = redis.call
 local Q = KEYS[1]
@@ -53,7 +53,7 @@ end
 
 -- The short way, for nearly all. The first to write is LPUSH, which fails if the key has the wrong
 -- type; nothing after it can. A nanosecond more for each task keeps their order. One EXISTS asks
--- for the tasks and the index, which mostly is empty: a command more would be felt here.
+-- for the tasks and the index, which mostly is empty: one more command would be noticeable here.
 local there, leftovers = plain and call('EXISTS', Q .. 'quern:due', unpack(names)), nil
 if there == 1 and call('EXISTS', Q .. 'quern:due') == 1 then
     there, leftovers = 0, find_leftovers(4)
@@ -79,7 +79,7 @@ if there == 0 then
     return 'o'
 end
 
--- Reading. What is neither 'd' nor 'c' afterwards is stored.
+-- Reading. Tasks that are neither 'd' nor 'c' afterwards are stored.
 call('LLEN', Q .. 'pending')
 local rows = {}
 local delayed_count = 0

@@ -9,15 +9,15 @@
 -- Reply: the head, or where runs were leased {head, then for each part of the request: its runs,
 --   their since_ns, and of each run what it holds}.
 --   Head: "now_ms early solo", early 1: there may be more; solo: of which queue the solo lock was
---   taken or kept (numbers begin with 1; 0: of none); then of each queue of which there is anything
---   to say " number paused deaths braked wait_ms".
+--   taken or kept (numbers begin with 1; 0: of none); then of each queue with anything to
+--   report " number paused deaths braked wait_ms".
 --   Runs: packed {first token, how many have started, then of each queue that gave some: its
 --   number, how many, their ids}. The n-th run of a part has the n-th fence, so a token that is
 --   1000 more than the one before.
 --   since_ns: 19 digits a run, one after the other.
---   What it holds: its message (nil: the lease is over by now); and where there is more to say, a
---   number, 1 for what has not started (whatever others have), 2 for one with our fields, 3 for
---   both, and then with 2 "quern_opts;quern_past".
+--   What it holds: its message (nil: the lease has expired by now); and where there is more, a
+--   number, 1 for one that has not started (whatever the head counts), 2 for one with our fields,
+--   3 for both, and then with 2 "quern_opts;quern_past".
 --
 -- Of each queue `want` tasks are read, from the head on; the slots that a queue could not fill are
 -- redrawn among the others (src/task/choice.c). Ids without task are dropped. A charged task that
@@ -26,8 +26,8 @@
 -- archives it. When the messages come to BYTES_MAX the part ends, with the one that passes it. A
 -- queue with a key of the wrong type gives nothing, and does not affect the others.
 --
--- An idle worker waits for this with one task, so here what is rare is made when it is needed: each
--- table, function and conversion of a number costs as much as a part of a command.
+-- An idle worker waits for this with one task, so rare data are made only when they are needed:
+-- each table, function and conversion of a number costs as much as a part of a command.
 -- include: lib_session.lua
 local call, try, sub = redis.call, redis.pcall, string.sub
 local ARGV, queue_count = ARGV, #KEYS
@@ -54,7 +54,7 @@ for i = 1, queue_count do
         odd_queues = odd_queues or {}
         odd_queues[i] = {paused = paused, brake = brake, charged = charged}
     end
-    -- No lease wrote what is no number, or more than Lua counts exactly (that will be in 2255).
+    -- No lease wrote anything else than a number, nor one beyond 2^53 (reached in the year 2255).
     if last and (#last > #fence or #last == #fence and last >= fence) and
         string.find(last, '^[1-9]%d*$') and tonumber(last) <= 9e15 then
         fence = string.format('%d', last + 1)
@@ -75,12 +75,11 @@ local function is_elsewhere(prefix, id, state)
 end
 
 -- A replay: the same runs, as far as they are still under their tokens. An empty answer is not kept
--- where it is given first: a worker that did not get it may as well lease now, and that is kept. Of
--- a request that is sent again it is kept, so that a copy which lingers leases nothing for a worker
--- that is gone.
+-- the first time: a worker that did not get it may as well lease now, and that is kept. For a
+-- request that is sent again it is kept, so that a late copy leases nothing for a dead worker.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
--- A request for the solo lock ("a") is in vain where no queue has charged tasks.
+-- A request for the solo lock ("a") is useless if no queue has charged tasks.
 local rare, solo = nil, string.byte(ARGV[10])
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
@@ -143,15 +142,15 @@ local function look_closer(opts, past, since)
     return is_late, charges, old_since or since
 end
 
--- What is read of a queue; false where what will be written has not the right types. ZREM is the
--- write that lets the others happen when memory is out; it changes nothing.
+-- The data of a queue; false if a key that will be written has the wrong type. After this ZREM,
+-- which changes nothing, Redis allows the other writes when memory is full.
 local function begin(i, prefix)
     local lease = redis.pcall('ZREM', prefix .. 'lease', '')
     local active = redis.pcall('LLEN', prefix .. 'active')
     if type(lease) ~= 'number' or type(active) ~= 'number' then
         return false
     end
-    -- read: ids looked at, behind the `skip` at the head that are known to be charged; cut: up to
+    -- read: ids read, behind the `skip` at the head that are known to be charged; cut: up to
     -- where some of them leave pending; ids and held have places for what the reply has before.
     return {skip = 0, read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {},
         seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
@@ -160,8 +159,8 @@ end
 local late_left, bytes_left = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@
 local unnoted = nil -- a queue with charged tasks of which it is not noted that there are any
 
--- Looks at tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
--- end on. Returns how many may be leased, and the last k that was looked at.
+-- Checks tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
+-- end on. Returns how many may be leased, and the last k that was checked.
 local function sort_out(i, heads, first)
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
     local task_prefix = prefix .. 't:'
@@ -325,7 +324,7 @@ local until_ms = now_text + ARGV[5]
 local score = string.format('%d', math.ceil(until_ms / 1000))
 local run_head, run_tail = '1 ' .. now_text .. ' ', string.format(' %d ', until_ms) .. ARGV[8]
 local start_count, digits = tonumber(ARGV[6]), ARGV[7]
--- All charged ones that are leased, and probes, are started: their starts are put by.
+-- All charged ones that are leased, and probes, are started: their starts are kept apart.
 local starts_left = start_count - (rare and rare.taken or 0)
 local UNITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local tens, unit = sub(fence, 1, -2), string.byte(fence, -1) - 48

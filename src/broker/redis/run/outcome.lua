@@ -1,4 +1,4 @@
--- outcome.lua - applies how runs of one queue ended, and notes which runs have started.
+-- outcome.lua - applies the outcomes of runs of one queue, and notes which runs have started.
 --
 -- KEYS: prefix of the queue. ARGV: session, sequence, how many plain outcomes, how many starts, the
 -- worker's host behind "h:" ("H:": it is leaving); id and token of each plain outcome: done,
@@ -13,18 +13,18 @@
 --   o: archived before it had started; error
 --   m: the same; the whole message, in place of an unreadable one
 --   g: given back; cause
---   n: it ended, its task was done before it began: nothing but the brake is concerned
+--   n: it ended, its task was done before it began: only the brake is concerned
 --   x: crashed; cause, 1 if it had started, error, in words, how long it lived in ms, 1 if no
 --      attempts are left
 -- error: what the task keeps of it, behind "e:"; "": nothing new.
 -- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts
--- alone are not kept for a replay: noted twice they are the same.
+-- alone are not kept for a replay: noting them twice changes nothing.
 --
 -- A run is alive if its task is active and carries the token. The fields of its message that change
 -- are replaced in the stored one.
 --
--- Mostly all are plain, and alive: that way is short, and what is not needed for it is not even
--- defined. Whether such a task is active is seen from the list `active`, which is read anyway.
+-- Mostly all are plain, and alive: that path is short, and functions that it does not need are not
+-- even defined. Whether such a task is active is seen from the list `active`, which is read anyway.
 local Q = KEYS[1]
 -- include: lib_session.lua
 local plain_count, start_count = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -40,8 +40,8 @@ end
 -- include: lib_done.lua
 -- include: lib_active.lua
 
--- The brake on the worker's host, as lib_deaths.lua knows it: that a run ended otherwise than by a
--- death is noted there, in a second once while there is no streak.
+-- The brake on the worker's host (lib_deaths.lua): a run that ended otherwise than by a death is
+-- noted there, once a second while there is no streak.
 local brake_field, is_leaving = ARGV[5], false
 -- bug BRAKE_EVERYWHERE: local brake_field, is_leaving = 'h:', false
 if string.byte(brake_field) == 72 then
@@ -52,11 +52,11 @@ end
 local brake_old = redis.call('HGET', Q .. 'quern:meta', brake_field) or ''
 local brake = nil
 
--- By the place of the outcome: '1', '2', '3'; where nothing stands it was applied.
+-- By the place of the outcome: '1', '2', '3'; nil: it was applied.
 local applied, applied_count = {}, plain_count
 local ended, places = {}, {}
 
--- Those whose token is right leave; how many.
+-- Those with a valid token leave; returns how many.
 local function plan_plain()
     local pcall, n = redis.pcall, 0
     for i = 1, plain_count do
@@ -73,7 +73,7 @@ local function plan_plain()
     return n
 end
 
--- Of the plain ones in the set `unsure` those do not leave that are not active; their places.
+-- Plain ones in the set `unsure` that are not active do not leave; returns their places.
 local function take_back(unsure)
     local lost = {}
     for n = #leaving, 1, -1 do

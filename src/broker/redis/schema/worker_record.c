@@ -82,7 +82,7 @@ quern_status qn_worker_record_read(struct qn_arena *arena, const char *id,
         }
     }
     if (count < LINE_COUNT) {
-        return qn_error_set(err, QUERN_E_CORRUPT, "the record of worker %s is not whole", id);
+        return qn_error_set(err, QUERN_E_CORRUPT, "the record of worker %s is incomplete", id);
     }
     *ret_record = (struct qn_worker_record){
         .owner = lines[2],

@@ -1,10 +1,10 @@
 -- count_runs.lua - how many runs a worker has started among a page of those that are active in a
 -- queue; it stops at two, as more make no difference. Writes nothing.
 --
--- KEYS: prefix of the queue. ARGV: worker id, where the page begins (from the oldest on), what the
--- page before said of that (lib_pages.lua), its size.
--- Reply: {how many, where the next page begins (0: there is none), what to say with it, 1 if
--- something before this page may have been passed over}.
+-- KEYS: prefix of the queue. ARGV: worker id, where the page begins (from the oldest on), the
+-- argument that the page before returned (lib_pages.lua), its size.
+-- Reply: {how many, where the next page begins (0: there is none), the argument for it, 1 if
+-- ids before this page may have been passed over}.
 local Q, worker = KEYS[1], ARGV[1]
 -- include: lib_pages.lua
 local from, is_sure = page_begin(tonumber(ARGV[2]), ARGV[3])

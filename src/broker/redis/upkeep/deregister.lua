@@ -1,5 +1,5 @@
--- deregister.lua - a worker leaves a queue: its record goes, and with it the solo lock if it has
--- that. It may, though its books say otherwise: an answer that gave it the lock can come too late.
+-- deregister.lua - a worker leaves a queue: removes its record, and returns the solo lock if the
+-- worker has it. It may have it without knowing: the answer that gave it the lock came too late.
 --
 -- KEYS: prefix of the queue. ARGV: worker id. Reply: 1.
 local Q, id = KEYS[1], ARGV[1]

@@ -1,4 +1,4 @@
--- forget.lua - removes the records of dead workers of which nothing was left in the queue.
+-- forget.lua - removes the records of dead workers that have no runs left in the queue.
 --
 -- KEYS: prefix of the queue. ARGV: worker ids. Reply: 1.
 --

@@ -13,7 +13,7 @@ local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_due.lua
 
--- What is due, not yet sorted: {id, due_ms}. Then the entries of the index that mean nothing.
+-- The due tasks, not yet sorted: {id, due_ms}. Then the stale entries of the index.
 local function find(Q, limit)
     local found, stale, seen = {}, {}, {}
     local rows = redis.call('ZRANGEBYSCORE', Q .. 'quern:due', '-inf', now_ms, 'WITHSCORES',
@@ -40,7 +40,7 @@ local function find(Q, limit)
     return found, stale
 end
 
--- Where each goes: pending, a group, or away. Reads all that will be written.
+-- Where each goes: pending, a group, or nowhere. Reads all keys that will be written.
 local function choose(Q, found, limit)
     local pending, grouped, ghosts, ids = {}, {}, {}, {}
     redis.call('LLEN', Q .. 'pending')
@@ -65,7 +65,7 @@ local function choose(Q, found, limit)
     return pending, grouped, ghosts, ids
 end
 
--- That only helps: an index of the wrong type stops nothing.
+-- This is optional: an index of the wrong type stops nothing.
 local function note_charged(Q, entry, i)
     local level = math.min(tonumber(entry.charges), @QN_ALONE_CHARGES@)
     redis.pcall('ZADD', Q .. 'quern:charged:' .. string.format('%d', level),
@@ -94,7 +94,7 @@ local function move(Q, pending, grouped)
     end
 end
 
--- Returns how many were moved, and how many were looked at.
+-- Returns how many were moved, and how many were read.
 local function forward(Q, limit)
     local found, stale = find(Q, limit)
     if #found + #stale == 0 then

@@ -1,5 +1,5 @@
 -- gone.lua - notes in one queue that a worker is gone, and how many runs it had started in all its
--- queues; the first who notes it is right, as later ones may count what is left.
+-- queues; the first number noted is right, since later ones may count only the remaining runs.
 --
 -- KEYS: prefix of the queue. ARGV: worker id, how many. Reply: how many, as it is noted now; -1:
 -- the queue has no record of it.

@@ -1,14 +1,14 @@
 -- prune.lua - removes expired tasks from queues.
 --
 -- KEYS: prefixes of queues. ARGV: 1 how many tasks at most, of all together, 2 the size of a full
--- archive, 3 the age in seconds at which an archived task goes ("": none goes for its age), 4 what
--- the clock must show, in ms ("": anything): where it is an hour off, none goes for its age either.
+-- archive, 3 the age in seconds at which an archived task is removed ("": at no age), 4 what
+-- the clock must show, in ms ("": anything): if it is an hour off, none is removed for its age.
 -- Reply: {tasks removed, the clock in ms, the error of a queue that is damaged, if there is one: it
 -- stops no other}.
 --
--- A task that goes frees its lock, if that is still its own. Where the hash says that the task
--- lives elsewhere, only the entry goes. Trimmed ones are counted in quern:meta, unless something
--- stands there that is no number.
+-- A removed task frees its lock, if that is still its own. If the hash names another state, only
+-- the entry is removed. Trimmed ones are counted in quern:meta, unless the value there is not a
+-- number.
 local Q
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
@@ -27,7 +27,7 @@ local function is_elsewhere(container, id, state)
         return true
     end
     local place = state == 'active' and 'lease' or string.match(state, '^%l+$')
-    return place and redis.pcall('ZSCORE', Q .. place, id) -- where that cannot be said, too
+    return place and redis.pcall('ZSCORE', Q .. place, id) -- an error counts, too
 end
 
 -- Adds these entries to the keys that will be deleted; only reads. Returns how many are tasks.
@@ -46,7 +46,7 @@ local function plan(container, ids, keys)
     return count
 end
 
--- A look at some entries only: stale ones are rare and harmless.
+-- A random sample of entries: stale ones are rare and harmless.
 local function find_stale()
     local stale = {}
     for _, id in ipairs(redis.call('ZRANDMEMBER', Q .. 'quern:due', 20)) do
@@ -57,7 +57,8 @@ local function find_stale()
     return stale
 end
 
--- Of some brakes those that were not touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes them.
+-- In a sample of brakes those that were not touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes
+-- them.
 local function find_brakes()
     local old, hosts = {}, {}
     local rows = redis.call('HRANDFIELD', Q .. 'quern:meta', 20, 'WITHVALUES')
@@ -72,9 +73,9 @@ local function find_brakes()
     return old, hosts
 end
 
--- A look at some entries of the index of charged tasks; a level of the wrong type is doctor's. With
--- the last of them the note goes that there is an index.
-local function mend_charged()
+-- A sample of the index of charged tasks; a level of the wrong type is left to doctor. With the
+-- last entry the mark is removed that there is an index.
+local function repair_charged()
     local count = 0
     for level = 1, 4 do
         local key = Q .. 'quern:charged:' .. level
@@ -158,7 +159,7 @@ local function prune()
         redis.pcall('HDEL', Q .. 'quern:braked', unpack(hosts))
     end
     if charged then
-        mend_charged()
+        repair_charged()
     end
     for i = 1, #keys, 1000 do
         redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))

@@ -1,29 +1,29 @@
 -- recover.lua - ends the leases of one queue that were not extended, and those of dead workers;
--- repairs wrong entries of `active` and `lease`. It looks at a page of `active`.
+-- repairs wrong entries of `active` and `lease`. It reads a page of `active`.
 --
 -- KEYS: prefix of the queue. ARGV: 1 how many leases may be ended, 2 the size of a page, 3 where it
--- begins (a rank in `active`, from the oldest on), 4 what the page before said of that
--- (lib_pages.lua), 5 the latest that the clock may show, in ms (later: it was turned, and no lease
--- is over; "": any time), then pairs of a letter and a worker's id:
+-- begins (a rank in `active`, from the oldest on), 4 the argument that the page before
+-- returned (lib_pages.lua), 5 the latest that the clock may show, in ms (later: it was set, and no
+-- lease has expired; "": any time), then pairs of a letter and a worker's id:
 --   d  its process is dead: all its leases end
 --   l  its process lives
 --   b  its host has rebooted: no task is charged
 -- Reply: {where the next page begins, 1 if the end was reached, the clock in ms, ids of workers
--- whose death is not noted yet: their tasks stay until that is done (gone.lua), what to say
--- with the next page, 1 if something before this page may have been passed over, then for each
+-- whose death is not noted yet: their tasks stay until that is done (gone.lua), the argument
+-- for the next page, 1 if ids before this page may have been passed over, then for each
 -- ended lease: id, cause, 1 if it was charged, 1 if it is archived}.
 --
--- A task with a token was leased by us: its lease is over at the moment in quern_run, or, where
+-- A task with a token was leased by us: its lease expires at the moment in quern_run, or, if
 -- that does not fit the score (the lease was repaired), at the score. One without is a Go
 -- worker's, which may be 30 s late, and ends as asynq's recoverer ends it. Without dead workers
--- only leases that may be over are looked at. Who is charged: src/task/deaths.h. A record is
+-- only leases that may have expired are read. Who is charged: src/task/deaths.h. A record is
 -- "heartbeat_ms status owner host"; once noted, the status is "gone-<started runs>", and "paid-.."
 -- after the brake of this queue on that host has counted it.
 --
--- Nothing that works leaves an id in `active` without a lease, since all scripts move both at once.
--- Where one is found it gets a lease, and is treated like all others when that ends. A lease
+-- No script leaves an id in `active` without a lease, since all move both at once. If one is found
+-- it gets a lease, and is treated like all others when that ends. A lease
 -- without an id in `active` is ended a minute after its time. An id without a message has no task
--- any more (asynq makes such ghosts when a hash is deleted by hand) and goes.
+-- any more (asynq leaves such ids when a hash is deleted by hand) and is removed.
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_count.lua
@@ -44,7 +44,7 @@ for i = 6, #ARGV, 2 do
     dead_ids[#dead_ids + 1] = ARGV[i] == 'd' and ARGV[i + 1] or nil
 end
 -- The solo lock of a dead worker is returned for it, and that of one without a record: it has left,
--- or was dead and forgotten before its last request came to be carried out.
+-- or was dead and forgotten before its last request was executed.
 local solo_field = redis.pcall('HGET', Q .. 'quern:meta', 'solo')
 local solo = solo_read(type(solo_field) == 'string' and solo_field or '')
 local is_solo_lost = solo.owner ~= '' and (letters[solo.owner] == 'd' or
@@ -67,8 +67,8 @@ local function has_message(id)
     return type(size) == 'number' and size > 0
 end
 
--- Whether the task is where its hash says, which is not `active`. One that is not there is treated
--- as if it were active, since here it is found.
+-- Whether the task is in the place of its state, which is not `active`. If not, it is treated as
+-- active, since it was found here.
 local function is_elsewhere(id, state)
     if state == 'pending' then
         return redis.call('LPOS', Q .. 'pending', id, 'RANK', -1)
@@ -101,10 +101,10 @@ end
 
 -- --- Charges ---
 
--- Of those whose process we cannot see: silent for longer is dead.
+-- A worker whose process we cannot see is dead when it was silent for longer.
 local SILENT_MS = 3 * @QN_HEARTBEAT_MS@
 
--- What is known of a worker: host, whether it died, and for a death that is to be charged `runs`,
+-- The facts about a worker: host, whether it died, and for a death that is to be charged `runs`,
 -- how many it had started, or `asks` where that is not noted yet. `paid`: its brake has counted it.
 local workers, asked = {}, {}
 local function worker_of(id)
@@ -159,8 +159,8 @@ end
 
 -- --- Finding the leases to end ---
 
--- Sorts a page. What leaves `active` is marked by its index, so that all of it is removed by one
--- walk along the list.
+-- Sorts a page. Ids that leave `active` are marked by their index, so that one walk along the list
+-- removes them all.
 local over, marks, adopted, stubs = {}, {}, {}, {}
 local ending = 0
 local function sort_over(entry, list)
@@ -236,8 +236,8 @@ end
 
 -- --- Ending it ---
 
--- As asynq's recoverer: a failure, at asynq's delay. What cannot be read goes back as it is. Only
--- microseconds are at hand to draw from.
+-- As asynq's recoverer: a failure, at asynq's delay. A message that cannot be read goes back as it
+-- is. The random number is made from the microseconds.
 local function end_of_go(entry)
     local text = 'asynq: task lease expired'
     local message = message_of(entry.id)

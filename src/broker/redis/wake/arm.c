@@ -160,8 +160,9 @@ static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, stru
         status = try_arm(self, queues, ret_armed, err);
     }
     if (status == QUERN_OK && !ret_armed->paired) {
-        status = qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
-                              self->endpoint.peer.address);
+        status =
+            qn_error_set(err, QUERN_E_CONNECT, "%s: the connections for wake-ups do not stay open",
+                         self->endpoint.peer.address);
     }
     return status;
 }

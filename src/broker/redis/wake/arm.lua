@@ -9,7 +9,7 @@
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
 -- Not counted as work: a queue that is braked on this host, and charged tasks that no worker could
 -- take (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, a worker
--- looks again. quern:meta is not read, as each lease writes there.
+-- arms again. quern:meta is not read, as each lease writes there.
 --
 -- Of a queue with keys of the wrong type only the keys before them count; it stops no other, and
 -- recover.lua reports the damage.

@@ -54,7 +54,8 @@ quern_status qn_redis_watch(struct qn_broker *broker, const char *queue, const c
         status = try_watch(self, queue, id, &settled, err);
     }
     if (status == QUERN_OK && !settled) {
-        return qn_error_set(err, QUERN_E_CONNECT, "%s: the connections that listen do not stay",
+        return qn_error_set(err, QUERN_E_CONNECT,
+                            "%s: the connections for wake-ups do not stay open",
                             self->endpoint.peer.address);
     }
     char refusal[QN_REFUSAL_SIZE];

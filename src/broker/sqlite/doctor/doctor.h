@@ -34,8 +34,8 @@ struct qn_sqlite_doctor {
 struct qn_rule {
     const char *invariant;
     quern_severity severity;
-    const char *find; /* SQL; see doctor.sql */
-    const char *mend; /* SQL; NULL: cannot be repaired, or is by upkeep */
+    const char *find;   /* SQL; see doctor.sql */
+    const char *repair; /* SQL; NULL: cannot be repaired, or is by upkeep */
     /* Upkeep of one queue that repairs it; NULL: none. Returns how much it did. */
     quern_status (*upkeep)(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                            quern_error *err);

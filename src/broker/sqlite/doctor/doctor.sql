@@ -1,11 +1,11 @@
 -- doctor.sql - the invariants of the data (docs/internals/invariants.md), and their repairs.
 --
 -- A "find" gives the rows that break a rule: queue, id, text, and a number and a text that name
--- the row to its "mend". ?1 is now (wall clock), ?2 the moment up to which leases have expired
+-- the row to its "repair". ?1 is now (wall clock), ?2 the moment up to which leases have expired
 -- (boot clock), ?3 the version of the schema, ?4 the size of a full archive, ?5 a number that
 -- nothing can be counted to, ?6 how far the wall clock is ahead of the boot clock. The parameters
--- of a "mend" (a repair) are ?1 the number, ?2 the text, ?3 now, ?4 the moment of leases; it checks
--- the condition again, since time has passed. No repair deletes a task.
+-- of a "repair" are ?1 the number, ?2 the text, ?3 now, ?4 the moment of leases; it checks the
+-- condition again, since time has passed. No repair deletes a task.
 --
 -- Functions: quern_any_worker() and quern_queue_served(name), by living workers as they were when
 -- the check began; quern_name_sound(name), quern_headers_whole(headers); see rule.c.
@@ -16,7 +16,7 @@
 PRAGMA quick_check(100);
 
 -- name: find_wrong_version
-SELECT '', '', printf('quern_meta says schema %s, this library has %d',
+SELECT '', '', printf('quern_meta has schema %s, this library has %d',
     coalesce((SELECT schema_version FROM quern_meta WHERE one = 1), 'nothing'), ?3), 0, NULL
 WHERE (SELECT count(*) FROM quern_meta WHERE schema_version = ?3) <> 1;
 
@@ -34,7 +34,7 @@ FROM quern_meta AS m, (
         AS last) AS n
 WHERE m.counter < n.last OR m.counter > 4611686018427387904;
 
--- name: mend_wrong_counter
+-- name: repair_wrong_counter
 UPDATE quern_meta SET counter = ?1 WHERE counter < ?1 OR counter > 4611686018427387904;
 
 -- --- Queues and their counters ---------------------------------------------------------------
@@ -45,7 +45,7 @@ SELECT 'recovered-' || queue, '',
         iif(count(*) = 1, 'task belongs', 'tasks belong'), queue), queue, NULL
 FROM quern_task WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
 
--- name: mend_missing_queue
+-- name: repair_missing_queue
 INSERT INTO quern_queue (no, name, processed, failed)
 SELECT ?1,
     'recovered-' || ?1 || iif(EXISTS (SELECT 1 FROM quern_queue WHERE name = 'recovered-' || ?1),
@@ -60,7 +60,7 @@ SELECT '', '', printf('%d %s counted for queue number %d, which is missing', cou
         iif(count(*) = 1, 'day is', 'days are'), queue), queue, NULL
 FROM quern_day WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
 
--- name: mend_stray_day
+-- name: repair_stray_day
 DELETE FROM quern_day WHERE queue = ?1 AND queue NOT IN (SELECT no FROM quern_queue);
 
 -- name: find_wrong_day
@@ -71,7 +71,7 @@ SELECT coalesce(q.name, ''), '',
 FROM quern_day AS d LEFT JOIN quern_queue AS q ON q.no = d.queue
 WHERE d.failed > d.processed OR d.failed < 0;
 
--- name: mend_wrong_day
+-- name: repair_wrong_day
 UPDATE quern_day SET failed = max(failed, 0), processed = max(processed, failed, 0)
 WHERE queue = ?1 AND day = CAST(?2 AS INTEGER) AND (failed > processed OR failed < 0);
 
@@ -86,7 +86,7 @@ FROM quern_queue AS q LEFT JOIN (
 WHERE q.failed > q.processed OR q.failed < 0 OR q.processed < coalesce(d.processed, 0)
     OR q.failed < coalesce(d.failed, 0);
 
--- name: mend_wrong_total
+-- name: repair_wrong_total
 UPDATE quern_queue SET
     failed = max(failed, 0,
         (SELECT coalesce(sum(failed), 0) FROM quern_day WHERE queue = ?1)),
@@ -102,7 +102,7 @@ FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state NOT BETWEEN 1 AND 7;
 
 -- Into the archive, where an operator decides.
--- name: mend_wrong_state
+-- name: repair_wrong_state
 UPDATE quern_task SET state = 5, at_ms = ?3, lease_until = 0, worker = 0, started = 0,
     started_at_ms = 0, cancel = 0,
     error = iif(error IS NULL, '', error || '; ') || 'its state was ' || state
@@ -131,7 +131,7 @@ WHERE t.state = 1 AND (t.lease_until <= 0 OR t.token <= 0
     OR (t.lease_until > ?2 AND t.worker NOT IN (SELECT no FROM quern_worker)));
 
 -- To pending at its place, cause 8: the broker lost writes.
--- name: mend_no_owner
+-- name: repair_no_owner
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, lease_until = 0, worker = 0, started = 0,
     started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1 AND (lease_until <= 0 OR token <= 0
@@ -145,7 +145,7 @@ WHERE t.state = 1 AND t.token > 0
     AND EXISTS (SELECT 1 FROM quern_task AS o
         WHERE o.state = 1 AND o.token = t.token AND o.seq < t.seq);
 
--- name: mend_same_token
+-- name: repair_same_token
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, token = 0, lease_until = 0, worker = 0,
     started = 0, started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1
@@ -157,7 +157,7 @@ SELECT coalesce(q.name, ''), t.id, 'not active, but with the marks of a run', t.
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state <> 1 AND (t.lease_until <> 0 OR t.worker <> 0 OR t.started <> 0 OR t.cancel <> 0);
 
--- name: mend_idle_lease
+-- name: repair_idle_lease
 UPDATE quern_task SET lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0
 WHERE seq = ?1 AND state <> 1;
 
@@ -166,7 +166,7 @@ SELECT coalesce(q.name, ''), t.id, 'aggregating, but in no group', t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state >= 5 AND t.state = 7 AND coalesce(t.grp, '') = '';
 
--- name: mend_no_group
+-- name: repair_no_group
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0
 WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 
@@ -183,7 +183,7 @@ WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0
     OR t.life_ms NOT BETWEEN 0 AND ?5 OR t.crashed_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
     OR t.died_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
 
--- name: mend_wrong_counts
+-- name: repair_wrong_counts
 UPDATE quern_task SET retry_max = max(retry_max, 0),
     retry_count = min(max(retry_count, 0), max(retry_max, 0)),
     crash_count = min(max(crash_count, 0), 1000000),
@@ -208,7 +208,7 @@ WHERE q.no IS NULL OR h.streak NOT BETWEEN 0 AND ?5 OR h.probes NOT BETWEEN 0 AN
     OR h.written_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
 
 -- The queue starts over there.
--- name: mend_wrong_brake
+-- name: repair_wrong_brake
 DELETE FROM quern_host WHERE queue = ?1 AND host = ?2;
 
 -- name: find_wrong_solo
@@ -219,7 +219,7 @@ WHERE solo_since_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
     OR solo_until_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
     OR solo_rest_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
 
--- name: mend_wrong_solo
+-- name: repair_wrong_solo
 UPDATE quern_queue SET solo_owner = '', solo_since_ms = 0, solo_until_ms = 0, solo_rest_ms = 0
 WHERE no = ?1;
 
@@ -235,7 +235,7 @@ FROM quern_lock AS l LEFT JOIN quern_task AS t ON t.queue = l.queue AND t.id = l
     LEFT JOIN quern_queue AS q ON q.no = l.queue
 WHERE t.seq IS NULL OR t.state = 6 OR t.unique_key IS NOT l.key;
 
--- name: mend_stray_lock
+-- name: repair_stray_lock
 DELETE FROM quern_lock WHERE key = ?2 AND NOT EXISTS (
     SELECT 1 FROM quern_task AS t WHERE t.queue = quern_lock.queue AND t.id = quern_lock.id
         AND t.state <> 6 AND t.unique_key = quern_lock.key);
@@ -243,19 +243,20 @@ DELETE FROM quern_lock WHERE key = ?2 AND NOT EXISTS (
 -- A minute of grace for the keepers, which remove them.
 -- name: find_past_lock
 SELECT coalesce(q.name, ''), l.id,
-    printf('the lock %s is over since %d s', l.key, (?1 - l.until_ms) / 1000), 0, l.key
+    printf('the lock %s expired %d s ago', l.key, (?1 - l.until_ms) / 1000), 0, l.key
 FROM quern_lock AS l LEFT JOIN quern_queue AS q ON q.no = l.queue
 WHERE l.until_ms < ?1 - 60000
     AND quern_any_worker();
 
--- name: mend_past_lock
+-- name: repair_past_lock
 DELETE FROM quern_lock WHERE key = ?2 AND until_ms < ?3;
 
 -- --- Upkeep, where a worker lives that should do it --------------------------------------------
 
 -- name: find_lapsed
 SELECT q.name, '', printf('%d %s not recovered', count(*),
-    iif(count(*) = 1, 'lease is over, and its task', 'leases are over, and their tasks')), 0, NULL
+    iif(count(*) = 1, 'lease has expired, and its task is',
+        'leases have expired, and their tasks are')), 0, NULL
 FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state = 1 AND t.lease_until > 0 AND t.lease_until <= ?2 - 2000
     AND quern_queue_served(q.name)
@@ -288,7 +289,7 @@ SELECT q.name, t.id,
 FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state IN (3, 4) AND t.state = 4 AND t.due_boot_ms = 0 AND t.failed_at_ms > ?1 + 60000;
 
--- name: mend_failed_later
+-- name: repair_failed_later
 UPDATE quern_task SET at_ms = max(?3, at_ms - failed_at_ms + ?3), failed_at_ms = ?3
 WHERE seq = ?1 AND state = 4 AND due_boot_ms = 0 AND failed_at_ms > ?3 + 60000;
 

@@ -147,9 +147,9 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
         qn_waiters_report_ends(doctor->self);
     }
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text, "%zu %s in the directory", count,
-                   qn_plural(count, "socket of a process that died lies",
-                             "sockets of processes that died lie"));
+    (void)snprintf(
+        text, sizeof text, "%zu %s in the directory", count,
+        qn_plural(count, "socket of a dead process is", "sockets of dead processes are"));
     report_finding(doctor, "note", QUERN_SEVERITY_NOTE, text,
                    doctor->repair && count_leftovers(doctor->self) < count);
 }
@@ -161,9 +161,10 @@ static void note_wal(struct qn_sqlite_doctor *doctor)
         return;
     }
     char text[TEXT_SIZE];
-    (void)snprintf(text, sizeof text,
-                   "the write-ahead log holds %lld MB: a long reader keeps it from being emptied",
-                   (long long)(info.st_size >> 20));
+    (void)snprintf(
+        text, sizeof text,
+        "the write-ahead log holds %lld MB: a long-running reader keeps it from being emptied",
+        (long long)(info.st_size >> 20));
     report_finding(doctor, "note", QUERN_SEVERITY_NOTE, text, false);
 }
 

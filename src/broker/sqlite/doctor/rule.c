@@ -171,8 +171,8 @@ static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql
 /* --- Mending ------------------------------------------------------------------------------------
  */
 
-static quern_status mend_row(struct qn_sqlite_doctor *doctor, struct qn_conn *conn, const char *sql,
-                             struct found *found, quern_error *err)
+static quern_status repair_row(struct qn_sqlite_doctor *doctor, struct qn_conn *conn,
+                               const char *sql, struct found *found, quern_error *err)
 {
     const int64_t values[] = {doctor->now_ms, doctor->leases_over_ms};
     struct qn_query query = qn_query_start_once(conn, sql);
@@ -192,8 +192,8 @@ static quern_status mend_row(struct qn_sqlite_doctor *doctor, struct qn_conn *co
 }
 
 /* One transaction's worth from the first on. */
-static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql,
-                              struct search *search, size_t first, quern_error *err)
+static quern_status repair_step(struct qn_sqlite_doctor *doctor, const char *sql,
+                                struct search *search, size_t first, quern_error *err)
 {
     size_t end = search->count - first > MEND_STEP ? first + MEND_STEP : search->count;
     struct qn_conn *conn = NULL;
@@ -202,7 +202,7 @@ static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql,
         return status;
     }
     for (size_t i = first; status == QUERN_OK && i < end; i++) {
-        status = mend_row(doctor, conn, sql, &search->items[i], err);
+        status = repair_row(doctor, conn, sql, &search->items[i], err);
     }
     if (status == QUERN_OK) {
         status = qn_transaction_commit(doctor->self, err);
@@ -215,13 +215,13 @@ static quern_status mend_step(struct qn_sqlite_doctor *doctor, const char *sql,
     return status;
 }
 
-static quern_status mend(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
-                         struct search *search, quern_error *err)
+static quern_status repair(struct qn_sqlite_doctor *doctor, const struct qn_rule *rule,
+                           struct search *search, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    if (rule->mend != NULL) {
+    if (rule->repair != NULL) {
         for (size_t i = 0; status == QUERN_OK && i < search->count; i += MEND_STEP) {
-            status = mend_step(doctor, rule->mend, search, i, err);
+            status = repair_step(doctor, rule->repair, search, i, err);
         }
     } else if (rule->upkeep != NULL) {
         for (size_t i = 0; status == QUERN_OK && i < search->count; i++) {
@@ -278,7 +278,7 @@ quern_status qn_sqlite_rule_check(struct qn_sqlite_doctor *doctor, const struct 
     while (status == QUERN_OK && again) {
         status = find_broken(doctor, rule->find, &search, err);
         if (status == QUERN_OK && doctor->repair) {
-            status = mend(doctor, rule, &search, err);
+            status = repair(doctor, rule, &search, err);
         }
         bool repaired = report_found(doctor, rule, &search);
         again = search.more && repaired;

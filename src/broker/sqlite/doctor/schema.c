@@ -47,10 +47,10 @@ static void report_foreign(const struct qn_sqlite_doctor *doctor,
                       "is not quern's: it may refuse what quern writes");
     } else if (strcmp(object->type, "index") == 0) {
         report_object(doctor, "note", QUERN_SEVERITY_NOTE, object,
-                      "is not quern's; it costs each write time");
+                      "is not quern's; it slows down each write");
     } else {
         report_object(doctor, "I9", QUERN_SEVERITY_WARNING, object,
-                      "is not quern's, and names with quern_ are kept for it");
+                      "is not quern's, and names that begin with quern_ are reserved for quern");
     }
 }
 
@@ -76,7 +76,7 @@ quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_err
             report_object(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is missing");
         } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */
             report_object(doctor, "I9", QUERN_SEVERITY_VIOLATED, at,
-                          "is not as quern made it any more");
+                          "is no longer as quern created it");
         }
     }
     for (const struct qn_schema_object *at = objects; status == QUERN_OK && at != NULL;

@@ -44,8 +44,8 @@ static quern_status check_directories(const char *path, quern_error *err)
         if (stat(directory, &info) == 0 && WRITABLE_BY_ALL(&info) &&
             (info.st_mode & S_ISVTX) == 0) {
             return qn_error_set(err, QUERN_E_CONNECT,
-                                "sqlite %s: every user may write to the directory %s: take that "
-                                "right away (chmod o-w), " ADVICE "them all",
+                                "sqlite %s: every user may write to the directory %s: remove that "
+                                "permission (chmod o-w), " ADVICE "all of them",
                                 path, directory, qn_sqlite_place_shown(path));
         }
         if (is_root) {
@@ -68,8 +68,8 @@ static quern_status check_file(const char *name, const struct stat *info, const 
     }
     if (WRITABLE_BY_ALL(info)) {
         return qn_error_set(err, QUERN_E_CONNECT,
-                            "sqlite %s: every user may write to it: take that right away (chmod "
-                            "o-w), " ADVICE "them all",
+                            "sqlite %s: every user may write to it: remove that permission (chmod "
+                            "o-w), " ADVICE "all of them",
                             name, qn_sqlite_place_shown(path));
     }
     return QUERN_OK;

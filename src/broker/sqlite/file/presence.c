@@ -87,9 +87,10 @@ bool qn_sqlite_is_gone(struct qn_broker *broker, quern_error *err)
         return true;
     }
     if (now.st_ino != 0 && now.st_size < HEADER_SIZE) {
-        (void)qn_error_set(err, QUERN_E_CORRUPT,
-                           "sqlite %s: the file was cut to %lld bytes while in use; restore a copy",
-                           self->path, (long long)now.st_size);
+        (void)qn_error_set(
+            err, QUERN_E_CORRUPT,
+            "sqlite %s: the file was truncated to %lld bytes while in use; restore a copy",
+            self->path, (long long)now.st_size);
         return true;
     }
     for (size_t i = 0; i < SUFFIX_COUNT; i++) {

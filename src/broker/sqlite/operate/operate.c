@@ -155,7 +155,7 @@ static quern_status find_task(struct qn_conn *conn, const char *queue, const cha
     }
     if (places.count > 1) {
         return qn_error_set(err, QUERN_E_STATE,
-                            "task %s is in several queues, %s and %s among them: say which", id,
+                            "task %s is in several queues, %s and %s among them: name one", id,
                             places.items[0].queue, places.items[1].queue);
     }
     *ret_place = places.items[0];

@@ -48,7 +48,7 @@ static quern_status change_pause(struct qn_conn *conn, const char *queue, bool p
     }
     if ((row.paused_at_ms != 0) == pause) {
         return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" is %s", queue,
-                            pause ? "paused already" : "not paused");
+                            pause ? "already paused" : "not paused");
     }
     return qn_sqlite_pause_write(conn, row.no, pause ? now_ms : 0, err);
 }

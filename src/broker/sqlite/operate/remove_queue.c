@@ -86,10 +86,10 @@ static quern_status check_removable(const struct removal *removal, const struct 
     }
     if (counts->all > 0 && !removal->force) {
         bool more = counts->all > STEP_MAX;
-        return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed",
-                            removal->queue, more ? "more than " : "",
-                            (long long)(more ? STEP_MAX : counts->all),
-                            qn_plural((uint64_t)counts->all, "task", "tasks"));
+        return qn_error_set(
+            err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed without force",
+            removal->queue, more ? "more than " : "", (long long)(more ? STEP_MAX : counts->all),
+            qn_plural((uint64_t)counts->all, "task", "tasks"));
     }
     return QUERN_OK;
 }

@@ -123,13 +123,13 @@ static quern_status note_probe(struct qn_lease_batch *batch, const struct qn_lea
     return status;
 }
 
-static quern_status mend(struct qn_lease_batch *batch, const struct qn_leased *run,
-                         quern_error *err)
+static quern_status repair(struct qn_lease_batch *batch, const struct qn_leased *run,
+                           quern_error *err)
 {
     if (run->retry_count <= run->task.retry_max) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_mend);
+    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_repair);
     qn_query_int(&query, run->row);
     return qn_query_run(&query, NULL, err);
 }
@@ -138,7 +138,7 @@ static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *
                                 int64_t worker_no, quern_error *err)
 {
     const struct qn_lease_terms *terms = batch->terms;
-    quern_status status = mend(batch, run, err);
+    quern_status status = repair(batch, run, err);
     if (status != QUERN_OK) {
         return status;
     }

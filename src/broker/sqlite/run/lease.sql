@@ -42,7 +42,7 @@ WHERE seq = ?1;
 
 -- Values that only damage makes, and that a CHECK would refuse, must not block the tasks of a
 -- queue.
--- name: lease_mend
+-- name: lease_repair
 UPDATE quern_task SET cancel = 0, retry_max = max(retry_max, 0),
     retry_count = min(retry_count, max(retry_max, 0))
 WHERE seq = ?1;

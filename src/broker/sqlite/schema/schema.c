@@ -78,8 +78,8 @@ static quern_status read_tables(struct qn_conn *conn, struct tables *ret_tables,
     }
     status = qn_query_finish(&query, err);
     if (status == QUERN_OK && (!found || ret_tables->version < 1)) {
-        status = qn_error_set(err, QUERN_E_CORRUPT,
-                              "sqlite %s: quern_meta does not say its version", conn->path);
+        status =
+            qn_error_set(err, QUERN_E_CORRUPT, "sqlite %s: quern_meta has no version", conn->path);
     }
     return status;
 }

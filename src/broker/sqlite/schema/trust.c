@@ -223,13 +223,14 @@ static quern_status refuse_table(struct qn_conn *conn, struct qn_conn *expected,
         return status;
     }
     const char *column = added[0] != '\0' ? added : lost;
-    return qn_error_set(err, QUERN_E_CORRUPT,
-                        "sqlite %s: the table %s is not as quern made it%s%s%s; it was not used: "
-                        "undo that change, or restore a copy",
-                        conn->path, table, column[0] != '\0' ? ": the column " : "", column,
-                        added[0] != '\0'  ? " is not quern's"
-                        : lost[0] != '\0' ? " is missing"
-                                          : "");
+    return qn_error_set(
+        err, QUERN_E_CORRUPT,
+        "sqlite %s: the table %s is not as quern created it%s%s%s; it was not used: "
+        "undo that change, or restore a copy",
+        conn->path, table, column[0] != '\0' ? ": the column " : "", column,
+        added[0] != '\0'  ? " is not quern's"
+        : lost[0] != '\0' ? " is missing"
+                          : "");
 }
 
 static quern_status compare_schemas(struct qn_conn *conn, struct qn_conn *expected,
@@ -249,12 +250,13 @@ static quern_status compare_schemas(struct qn_conn *conn, struct qn_conn *expect
                                   "sqlite %s: the table %s is missing; restore a copy", conn->path,
                                   wanted->name);
         } else if (found != NULL && strcmp(found->text, wanted->text) != 0) {
-            status = is_table
-                         ? refuse_table(conn, expected, wanted->name, err)
-                         : qn_error_set(err, QUERN_E_CORRUPT,
-                                        "sqlite %s: the %s %s is not as quern made it; it was not "
-                                        "used: undo that change, or restore a copy",
-                                        conn->path, wanted->type, wanted->name);
+            status =
+                is_table
+                    ? refuse_table(conn, expected, wanted->name, err)
+                    : qn_error_set(err, QUERN_E_CORRUPT,
+                                   "sqlite %s: the %s %s is not as quern created it; it was not "
+                                   "used: undo that change, or restore a copy",
+                                   conn->path, wanted->type, wanted->name);
         }
     }
     return status;

@@ -214,7 +214,7 @@ static void describe_space(const char *path, char out[SPACE_TEXT_SIZE])
     if (statvfs(path, &fs) == 0) {
         int64_t left = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
         int64_t missing = left < SPACE_WANTED ? SPACE_WANTED - left : 0;
-        (void)snprintf(out, SPACE_TEXT_SIZE, "; %lld KiB are free there, %lld KiB more are wanted",
+        (void)snprintf(out, SPACE_TEXT_SIZE, "; %lld KiB are free there, %lld KiB more are needed",
                        (long long)(left >> 10), (long long)(missing >> 10));
     }
 }
@@ -238,6 +238,7 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
                          : status == QUERN_E_CORRUPT
                              ? "; keep a copy, then try .recover of the sqlite3 shell"
                          : status == QUERN_E_TIMEOUT ? ": it took too long; try quern doctor"
+                         : status == QUERN_E_BUSY    ? " (by another process; try again)"
                                                      : "";
     return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
                         cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,

@@ -56,7 +56,7 @@ static quern_status take_lock(struct qn_sqlite *self, bool urgent, quern_error *
     if (qn_writer_lock_take(lock_of(self), urgent, self->base.command_timeout_ms)) {
         return QUERN_OK;
     }
-    return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it",
+    return qn_error_set(err, QUERN_E_BUSY, "sqlite %s: other threads of this process kept it busy",
                         self->path);
 }
 

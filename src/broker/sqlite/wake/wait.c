@@ -142,7 +142,7 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
                                 "may write to it; remove it, or write sqlite://%s?trust_owner=1",
                                 self->wake_path, qn_sqlite_place_shown(self->path));
         }
-        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot make a socket in %s: %s",
+        return qn_error_set(err, QUERN_E_CONNECT, "sqlite %s: cannot create a socket in %s: %s",
                             self->path, self->memory != NULL ? "memory" : self->wake_path,
                             strerror(reason));
     }

@@ -61,7 +61,7 @@ quern_status qn_sqlite_watch(struct qn_broker *broker, const char *queue, const 
     quern_status status = QUERN_OK;
     pthread_mutex_lock(&self->watcher.mutex);
     if (self->watcher.fd < 0 && !make(self)) {
-        status = qn_error_set(err, QUERN_E_UNSUPPORTED, "sqlite %s: cannot make a socket: %s",
+        status = qn_error_set(err, QUERN_E_UNSUPPORTED, "sqlite %s: cannot create a socket: %s",
                               self->path, strerror(errno));
         qn_watch_close(self);
     }

@@ -71,7 +71,7 @@ static void refused_users_get_the_reason(void **state)
     session_finish(&session);
     (void)test_redis_do(&server, "CONFIG SET requirepass s3cret");
     assert_int_equal(session_try(server.url, "", &err), QUERN_E_DENIED);
-    assert_non_null(strstr(err.text, "login refused, the server wants a password (NOAUTH)"));
+    assert_non_null(strstr(err.text, "login refused, the server requires a password (NOAUTH)"));
     (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
 }
 
@@ -91,10 +91,10 @@ static void servers_of_another_kind_are_refused_by_name(void **state)
         {"-ERR unknown command 'HELLO', with args beginning with: '2' 's3cret'\r\n",
          QUERN_E_UNSUPPORTED, "too old"},
         {"-ERR what is s3cret?\r\n", QUERN_E_DENIED, "have the password in them"},
-        {"+OK\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
-        {"*-1\r\n", QUERN_E_BROKER, "answered what it should not: HELLO"},
-        {HELLO("", ""), QUERN_E_BROKER, "answered what it should not: HELLO"},
-        {"HTTP/1.1 400 Bad Request\r\n\r\n", QUERN_E_BROKER, "this does not speak Redis"},
+        {"+OK\r\n", QUERN_E_BROKER, "unexpected reply to HELLO"},
+        {"*-1\r\n", QUERN_E_BROKER, "unexpected reply to HELLO"},
+        {HELLO("", ""), QUERN_E_BROKER, "unexpected reply to HELLO"},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n", QUERN_E_BROKER, "this is not the Redis protocol"},
         {"*100000000\r\n*100000000\r\n", QUERN_E_BROKER, "a reply larger than"},
     };
     char url[TEST_DIR_SIZE + 64];

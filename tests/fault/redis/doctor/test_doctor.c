@@ -159,7 +159,7 @@ static void fence_that_fell_behind_is_raised(void **state)
     (void)state;
     doctor_start("a");
     doctor_plant("HSET " Q "quern:meta fence 5");
-    doctor_assert_mended("I7 default/: the last fence is said to be 5");
+    doctor_assert_mended("I7 default/: the last fence has the value 5");
 }
 
 static void garbage_in_place_of_fence_brake_or_solo_lock_goes(void **state)
@@ -170,15 +170,15 @@ static void garbage_in_place_of_fence_brake_or_solo_lock_goes(void **state)
     doctor_start("a");
     for (size_t i = 0; i < TEST_COUNT(fences); i++) {
         doctor_plant("HSET " Q "quern:meta fence %s", fences[i]);
-        doctor_assert_mended("I7 default/: the last fence is said to be ");
+        doctor_assert_mended("I7 default/: the last fence has the value ");
         assert_true(test_redis_count(&doctor.redis, "HGET " Q "quern:meta fence") >=
                     DOCTOR_NOW_MS * 1000);
     }
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
         doctor_plant("HSET " Q "quern:meta h:there %s", rows[i]);
-        doctor_assert_mended("I9 default/: the brake on host there is said to be ");
+        doctor_assert_mended("I9 default/: the brake on host there has the value ");
         doctor_plant("HSET " Q "quern:meta solo %s", rows[i]);
-        doctor_assert_mended("I9 default/: the solo lock is said to be ");
+        doctor_assert_mended("I9 default/: the solo lock has the value ");
     }
     assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:meta h:there"), 0);
     assert_int_equal(test_redis_count(&doctor.redis, "HEXISTS " Q "quern:meta solo"), 0);

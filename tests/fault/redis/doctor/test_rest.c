@@ -63,7 +63,7 @@ static void forgotten_aggregation_sets_are_groups_again(void **state)
                  "g:g:11111111-2222-3333-4444-555555555555");
     doctor_assert_healthy(); /* a worker is at work there */
     doctor_turn_to(421000);
-    doctor_assert_mended("I8 default/: 1 aggregation set is over");
+    doctor_assert_mended("I8 default/: 1 aggregation set has expired");
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "g:g"), 1);
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "aggregation_sets"), 0);
 }
@@ -110,7 +110,7 @@ static void wrong_counters_are_set_right(void **state)
     doctor_plant("SET " Q "failed 9");
     doctor_assert_mended("I5 default/: 9 failed of 4 processed in all; the days sum to 4 of 4");
     doctor_plant("PERSIST " Q "processed:2027-01-15");
-    doctor_assert_mended("I5 default/: the counter processed:2027-01-15 never ends");
+    doctor_assert_mended("I5 default/: the counter processed:2027-01-15 never expires");
 }
 
 /* No counter is written there any more. */
@@ -121,10 +121,10 @@ static void counter_that_is_no_number_begins_anew(void **state)
     doctor_end("a", QN_ARCHIVE);
     for (size_t i = 0; i < TEST_COUNT(garbage); i++) {
         doctor_plant("SET " Q "processed %s", garbage[i]);
-        doctor_assert_mended("I5 default/: the counter processed is said to be ");
+        doctor_assert_mended("I5 default/: the counter processed has the value ");
         assert_int_equal(test_redis_count(&doctor.redis, "GET " Q "processed"), 1);
         doctor_plant("SET " Q "processed:2027-01-15 %s KEEPTTL", garbage[i]);
-        doctor_assert_mended("I5 default/: the counter processed:2027-01-15 is said to be ");
+        doctor_assert_mended("I5 default/: the counter processed:2027-01-15 has the value ");
         assert_int_equal(test_redis_count(&doctor.redis, "GET " Q "processed:2027-01-15"), 1);
     }
 }
@@ -160,7 +160,7 @@ static void keys_of_the_wrong_type_are_reported(void **state)
     doctor_plant("DEL " Q "processed:2027-01-15 " Q "failed:2027-01-15 " Q "processed " Q "failed");
     doctor_plant("DEL " T "a");
     doctor_plant("SET " T "a x");
-    doctor_assert_mended("I9 default/a: its key is a string, no hash");
+    doctor_assert_mended("I9 default/a: its key is a string, not a hash");
     assert_string_equal(test_redis_do(&doctor.redis, "GET " Q "quern:odd:a"), "x");
 }
 
@@ -182,7 +182,7 @@ static void late_work_that_a_damaged_key_hinders_ends_no_check(void **state)
     doctor_plant("SET " Q "pending x");
     doctor_turn_to(DOCTOR_LEASE_MS + 3000);
     doctor_assert_left_alone("I8 default/: 1 task is due and not pending");
-    doctor_assert_left_alone("I8 default/: 1 lease is over, and its task not recovered");
+    doctor_assert_left_alone("I8 default/: 1 lease has expired, and its task is not recovered");
 }
 
 static void late_work_is_done_where_a_worker_lives(void **state)
@@ -193,7 +193,7 @@ static void late_work_is_done_where_a_worker_lives(void **state)
     doctor_put_later("due", 1000);
     doctor_turn_to(DOCTOR_LEASE_MS + 3000);
     doctor_check(false);
-    doctor_assert_line("I8 default/: 1 lease is over, and its task not recovered");
+    doctor_assert_line("I8 default/: 1 lease has expired, and its task is not recovered");
     doctor_assert_mended("I8 default/: 1 task is due and not pending");
     assert_int_equal(test_redis_count(&doctor.redis, "LLEN " Q "pending"), 2);
     assert_ok(qn_broker_deregister(doctor.broker, "w", &err), err);
