@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* batch.c - stores a thousand tasks with one call, and looks at the status of each.
+/* batch.c - stores a thousand tasks with one call, and checks the status of each.
  *
  * A batch is not a transaction: each task is stored or refused for itself. Here one task brings an
  * id that exists already, and one has no type; the other 998 are stored. Usage: batch [BROKER]. */

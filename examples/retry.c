@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* retry.c - a task that fails twice and then works, one that never works, and one that waits.
  *
- * A handler says how its run ended. QUERN_RETRY runs the task again after the delay of its retry
+ * A handler returns how its run ended. QUERN_RETRY runs the task again after the delay of its retry
  * policy, until its attempts are used up; QUERN_ARCHIVE gives up at once; QUERN_SNOOZE only asks
  * for a later moment and uses up no attempt. Usage: retry [BROKER]. */
 #include <quern/quern.h>

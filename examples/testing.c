@@ -23,7 +23,7 @@ static quern_outcome remind(quern_run *run, const quern_task *task, void *user)
     return QUERN_DONE;
 }
 
-/* The handler alone: what does it say to a task without payload? */
+/* The handler alone: how does it handle a task without payload? */
 static bool test_alone(quern_error *err)
 {
     const quern_task task = {.type = "remind"};
@@ -38,7 +38,8 @@ static bool test_alone(quern_error *err)
     return true;
 }
 
-/* Runs what is due by the clock. The worker ends by itself, since it must not wait for the rest. */
+/* Runs the tasks that are due by the clock. The worker ends by itself, since it must not wait for
+ * the rest. */
 static bool run_due(const char *url, const quern_clock *clock, int *sent, quern_error *err)
 {
     const quern_worker_options options = {.drain = true, .clock = clock};

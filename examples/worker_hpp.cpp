@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* worker_hpp.cpp - quern.hpp: handlers that fail. An exception is a retry with what() as its text,
- * a middleware looks at each outcome, and an inspector shows what was archived.
+ * a middleware logs each outcome, and an inspector lists the archived tasks.
  *
  * Usage: worker_hpp [BROKER]. */
 #include <quern/quern.hpp>

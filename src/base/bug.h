@@ -46,7 +46,7 @@ enum qn_bug {
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
     /* Replies of a server */
-    QN_BUG_DEADLINE_WHILE_IDLE = 81, /* a deadline is looked at only while nothing comes */
+    QN_BUG_DEADLINE_WHILE_IDLE = 81, /* a deadline is checked only while nothing comes */
     QN_BUG_LINE_WITHOUT_END = 82,    /* a line may have any length */
     QN_BUG_ARRAY_BELIEVED = 83,      /* an array gets the room that it announces */
     QN_BUG_HEAD_BELIEVED = 84,       /* a malformed head of a lease's answer is taken */
@@ -60,7 +60,7 @@ enum qn_bug {
     QN_BUG_HEARTBEAT_ON_WALL = 48, /* SQLite: the age of a heartbeat goes by the wall clock */
     QN_BUG_LIFE_UNTIL_SEEN = 49,   /* a run counts as alive until its death was detected */
     QN_BUG_EXTENDED_LATE = 45,     /* leases are extended only when they have expired */
-    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
+    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease has expired by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =
         44, /* an operator's request for the archive is ignored after another one */
     /* Untrusted data */

@@ -47,7 +47,7 @@ void qn_log_event(struct qn_log *log, quern_log_level level, const char *message
 /* A message alone, whose figures are formatted into it. */
 void qn_log_write(struct qn_log *log, quern_log_level level, const char *format, ...)
     QUERN_PRINTF(3, 4);
-/* "warn"; NULL for a level that is none. A static string. */
+/* "warn"; NULL for an unknown level. A static string. */
 const char *qn_log_level_name(quern_log_level level);
 
 /* The sink where the user gave none: warnings and errors to stderr, with their time. */

@@ -40,8 +40,8 @@ typedef quern_status qn_server_info_fn(struct qn_broker *broker,
                                        void *user, quern_error *err);
 QUERN_NODISCARD qn_server_info_fn qn_broker_server_info;
 
-/* Copies everything that is stored into a new file, as of one moment, while the queues go on.
- * QUERN_E_CONFLICT: there is a file of this name. QUERN_E_UNSUPPORTED: the broker is no file. */
+/* Copies everything that is stored into a new file, as of one moment, while the queues stay in use.
+ * QUERN_E_CONFLICT: there is a file of this name. QUERN_E_UNSUPPORTED: the broker is not a file. */
 typedef quern_status qn_backup_fn(struct qn_broker *broker, const char *path, quern_error *err);
 QUERN_NODISCARD qn_backup_fn qn_broker_backup;
 

@@ -23,7 +23,7 @@ enum qn_owner_state qn_owner_judge(const char *owner);
 /* Whether a worker with such a record is alive: by its state or, if that is unknown, by the age of
  * its heartbeat. */
 #define QN_HEARTBEAT_MS_MAX 30000
-/* When one of its leases is over, it is dead already after this. */
+/* When one of its leases has expired, it is taken for dead after this time already. */
 #define QN_HEARTBEAT_MS_LAPSED 15000
 bool qn_owner_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms);
 /* The id of this boot of the kernel; false when it cannot be read. */

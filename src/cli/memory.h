@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.h - allocations that the program cannot go on without. */
+/* memory.h - allocations that the program cannot continue without. */
 #ifndef QN_CLI_MEMORY_H
 #define QN_CLI_MEMORY_H
 

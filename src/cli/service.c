@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* service.c - the workers that serve queues and types, and the reason why a task waits.
  *
- * All is judged from one look at queues, workers and server_info. The first reason that applies is
- * reported: reasons that stop everything come first, reasons that stop one task come last. Types
+ * All is judged from one reading of queues, workers and server_info. The first reason that applies
+ * is reported: reasons that stop everything come first, reasons that stop one task come last. Types
  * that cannot be known (of a Go server) count as served. The table of all reasons is in
  * docs/guide/waiting.md: if you add one, add it there. */
 #include "cli/service.h"

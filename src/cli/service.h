@@ -8,7 +8,7 @@
 
 #include "quern/inspector.h"
 
-/* One look at the broker. */
+/* One reading of the broker. */
 struct qn_service {
     quern_queue_list *queues;
     quern_worker_list *workers;
@@ -37,7 +37,7 @@ struct qn_reason {
 /* Why this queue, or a task of this type in it (type may be NULL), is not served. False: it is. */
 bool qn_service_why_queue(const struct qn_service *service, const char *queue, const char *type,
                           struct qn_reason *ret_reason);
-/* Why the task does not run now. False: it runs, is over, or its turn is simply not yet. */
+/* Why the task does not run now. False: it runs, has ended, or its turn has not come yet. */
 bool qn_service_why_task(const struct qn_service *service, const quern_task_info *info,
                          struct qn_reason *ret_reason);
 

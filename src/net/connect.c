@@ -157,7 +157,7 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
         }
         nfds_t running = race->count;
         int64_t next_at_ns = qn_clock_mono_ns() + INT64_C(1000000) * HEAD_START_MS;
-        /* Until the head start is over, one has failed or one has won. */
+        /* Until the head start has passed, one has failed or one has won. */
         while (winner < 0 && race->count == running) {
             int left_ms = qn_peer_sleep_ms(race->peer, race->begun_mono_ns, deadline_mono_ns);
             int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;

@@ -22,7 +22,7 @@ struct qn_peer {
 
 /* When a wait that began then is to end: at its deadline, or earlier where patience is shorter. */
 int64_t qn_peer_end(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns);
-/* How long to sleep in such a wait until the next look at the clock; 0: the wait is over. */
+/* How long to sleep in such a wait until the clock is read again; 0: the wait has ended. */
 int qn_peer_sleep_ms(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns);
 
 #endif

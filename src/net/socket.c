@@ -4,9 +4,9 @@
  * The socket never blocks; every wait is a poll with a deadline. Only for the reply to a short
  * request the socket is polled in a loop at first: the server needs less time for it than a
  * sleeping thread needs to wake up, and the caller may be waiting. A batch takes so long that this
- * would only waste the CPU; so does a server far away, which is detected: after some polls in vain
- * only every 16th request is polled for. After any failure the socket is closed, since the peer's
- * further data belongs to no request.
+ * would only waste the CPU; so does a server far away, which is detected: after some fruitless
+ * polls only every 16th request is polled for. After any failure the socket is closed, since the
+ * peer's further data belongs to no request.
  *
  * Texts of errors: the address, then the kernel's text. */
 #include "net/socket.h"

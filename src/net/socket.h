@@ -48,8 +48,8 @@ void qn_socket_close(struct qn_socket *socket);
 QUERN_NODISCARD quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t size,
                                             int64_t deadline_mono_ns, quern_error *err);
 /* Waits for bytes and moves the available ones into the inbox; *ret_size may be 0, then call it
- * again. QUERN_E_CONNECT: the peer has closed, too; QUERN_E_TIMEOUT: the wait is over. Bytes that
- * were there at the end of the wait are still taken, once. */
+ * again. QUERN_E_CONNECT: the peer has closed, too; QUERN_E_TIMEOUT: the deadline has passed. Bytes
+ * that were there at the end of the wait are still taken, once. */
 QUERN_NODISCARD quern_status qn_socket_receive(struct qn_socket *socket,
                                                struct qn_socket_wait *wait, size_t *ret_size,
                                                quern_error *err);

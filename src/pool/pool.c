@@ -80,7 +80,7 @@ static quern_status start_thread(struct qn_pool *pool, quern_error *err)
     return QUERN_OK;
 }
 
-/* With mutex held. Makes sure that a thread will look at the items: one may be on the way already,
+/* With mutex held. Makes sure that a thread will take the items: one may be on the way already,
  * and busy ones look when they have finished. True: a sleeper has to be signalled, best without the
  * mutex, because it would wake up while the signal is sent, and wait for the mutex. */
 static bool plan_wake(struct qn_pool *pool)

@@ -67,7 +67,7 @@ void qn_pipeline_end(struct qn_pipeline *pipeline);
 void qn_pipeline_command(struct qn_pipeline *pipeline, const char *name);
 void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *script,
                         size_t key_count);
-/* The same with its text, so that the server knows it when it comes to what follows. */
+/* The same with its text, so that the server knows it for the commands that follow. */
 void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,
                              size_t key_count);
 /* The limit of the reply to the latest command, one of reply.h. Until it is set:

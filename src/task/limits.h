@@ -20,14 +20,14 @@
 #define QN_BATCH_WORTH 64   /* enough for an exchange beside the one in flight */
 #define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
 #define QN_CONCURRENCY_MAX 4096
-/* So many threads whose handlers ignore their cancellation are replaced by others. */
+/* At most this many threads whose handlers ignore their cancellation are replaced. */
 #define QN_REPLACED_MAX(slots) ((slots) < 8 ? 1 : (slots) / 4)
 #define QN_QUEUES_MAX 256 /* of one worker */
 #define QN_WEIGHT_MAX 10000
 #define QN_LEASE_MS 30000 /* as asynq */
 #define QN_LEASE_MS_MIN 1000
 /* Deaths of processes: src/task/deaths.h. */
-#define QN_POISON_CHARGES 3 /* so many charges, so many of them alone: poison */
+#define QN_POISON_CHARGES 3 /* this many charges, this many of them alone: poison */
 #define QN_POISON_LONE 2
 #define QN_CHARGE_WINDOW_MS (72 * 3600 * INT64_C(1000)) /* then charges are forgotten */
 #define QN_CHARGED_WAIT_MS 2000 /* how long a task waits that was charged twice or more */

@@ -2,8 +2,8 @@
 /* backoff.c - how long to wait between attempts, and the log lines of an outage; see backoff.h.
  *
  * The end of one backoff clears those of all others, once. Where only some calls fail (a full disk
- * can still be read) these fail again and back off further, so no thread spins. The outage is over
- * when no member that keeps trying fails any more. */
+ * can still be read) these fail again and back off further, so no thread spins. The outage has
+ * ended when no member that keeps trying fails any more. */
 #include "worker/backoff.h"
 
 #include "base/clock.h"
@@ -44,7 +44,7 @@ static size_t count_failing(const struct qn_backoff_group *group)
 }
 
 /* With the mutex held. Whether a failure begins an outage. Where all members are lazy or have left,
- * an outage may end without a call of theirs: after a minute without a failure it is over. */
+ * an outage may end without a call of theirs: after a minute without a failure it has ended. */
 static bool is_new(const struct qn_backoff_group *group, int64_t now_mono_ns)
 {
     bool is_old = now_mono_ns - group->failed_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
@@ -87,7 +87,7 @@ void qn_backoff_finish(struct qn_backoff *backoff)
     while (*at != backoff) {
         at = &(*at)->next;
     }
-    *at = backoff->next; /* whether the outage is over is not known: there was no answer */
+    *at = backoff->next; /* whether the outage has ended is not known: there was no answer */
     (void)pthread_mutex_unlock(&group->mutex);
 }
 

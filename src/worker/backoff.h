@@ -3,7 +3,7 @@
  *
  * Each of them has a backoff of its own (full jitter, up to a second). All backoffs of a worker
  * form a group, because an outage is one for the process: one line in the log when it begins, one
- * a minute, one when it is over. The first thread that gets an answer again ends the waiting of all
+ * a minute, one when it ends. The first thread that gets an answer again ends the waiting of all
  * others, so that each uses the broker at once when it is back. */
 #ifndef QN_WORKER_BACKOFF_H
 #define QN_WORKER_BACKOFF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* shutdown.c - how a worker ends: nothing is lost, no retry is used up.
  *
- *   1. fetch no more, give back what has not started, let the rest finish (shutdown_timeout_ms)
+ * 1. fetch no more, give back runs that have not started, let the rest finish (shutdown_timeout_ms)
  *   2. cancel what still runs, and give it a moment
  *   3. give it up: its task goes back to its queue, and what its handler returns later is ignored
  *   4. wait until the broker has confirmed all of that, or until it is clear that it does not
@@ -60,7 +60,7 @@ struct goal {
     int stops_max; /* this many calls of quern_worker_stop end it, too */
 };
 
-/* Waits for the goal, or until the time is over (-1: never). */
+/* Waits for the goal, or until the time has passed (-1: never). */
 static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goal goal)
 {
     bool logs = goal.stops_max == 2; /* the first wait, which another signal ends */

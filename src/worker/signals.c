@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* signals.c - wakes the threads of a worker; see signals.h.
  *
- * A thread that is awake looks at everything before it sleeps, so only sleeping threads are
+ * A thread that is awake checks everything before it sleeps, so only sleeping threads are
  * signalled, and each only once. The public functions below may be called from a signal handler:
  * all they do is to set an atomic and to write to wake_fd. control.c acts on it. */
 #include "worker/signals.h"
@@ -100,7 +100,7 @@ void qn_signals_wake_all(struct quern_worker *worker)
     qn_signals_wake_keeper(worker);
     signals->leases_signalled = true;
     (void)pthread_cond_broadcast(&signals->leases_cond);
-    /* Without a mark: these two look at the state of the worker and at their backoff. */
+    /* Without a mark: these two check the state of the worker and at their backoff. */
     (void)pthread_cond_broadcast(&signals->second_cond);
     (void)pthread_cond_broadcast(&signals->listener_cond);
 }

@@ -49,7 +49,7 @@ void qn_signals_wait_main(struct quern_worker *worker, int64_t timeout_ms);
 void qn_signals_wake_pump(struct quern_worker *worker);
 /* There may be enough for a second exchange. */
 void qn_signals_wake_second(struct quern_worker *worker);
-/* Makes the keeper look at its timers again. */
+/* Makes the keeper check its timers again. */
 void qn_signals_wake_keeper(struct quern_worker *worker);
 /* Wakes all threads but the pool's and that of quern_worker_run. */
 void qn_signals_wake_all(struct quern_worker *worker);

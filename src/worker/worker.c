@@ -212,7 +212,7 @@ static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *po
 }
 
 /* Ends the pool; false: handlers still run, and use the worker. Meanwhile the worker has no pool,
- * because statistics must not look at one that is being freed. */
+ * because statistics must not read one that is being freed. */
 static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
 {
     struct qn_pool *pool = swap_pool(worker, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* moment.c - moments as people write them.
  *
- * What is finer than a millisecond is rounded up, so that a moment never comes early. Wrong text is
+ * Fractions of a millisecond are rounded up, so that a moment never comes early. Wrong text is
  * QUERN_E_INVALID and the text of the error quotes it. */
 #include "base/text/moment.h"
 

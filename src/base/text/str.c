@@ -85,7 +85,7 @@ size_t qn_str_distance(const char *a, const char *b)
         /* No verb or flag is that long: the texts count as completely different. */
         return a_size > b_size ? a_size : b_size;
     }
-    /* Three rows of the usual table: i, i-1 and i-2, which the swap looks at. */
+    /* Three rows of the usual table: i, i-1 and i-2, which the swap reads. */
     size_t rows[3][DISTANCE_SIZE_MAX + 1];
     for (size_t j = 0; j <= b_size; j++) {
         rows[0][j] = j;

@@ -73,7 +73,8 @@ static quern_status take_piece(struct parser *parser, struct qn_str raw, const c
     return QUERN_OK;
 }
 
-/* Splits `raw` at the first `separator`: *ret_rest is what follows, absent when there is none. */
+/* Splits `raw` at the first `separator`: *ret_rest is the rest after it, absent without a
+ * separator. */
 static struct qn_str split(struct qn_str raw, char separator, struct qn_str *ret_rest)
 {
     const char *at = raw.size == 0 ? NULL : memchr(raw.data, separator, raw.size);

@@ -79,7 +79,7 @@ struct qn_heartbeat_age {
     int64_t worker_no;
     int64_t heartbeat_at_ms; /* as the worker wrote it */
     int64_t since_boot_ms;   /* when it was first seen so */
-    bool changed;            /* that was a heartbeat; else our first look at it */
+    bool changed;            /* that was a heartbeat; else we read it for the first time */
 };
 
 struct qn_heartbeat_age_list {
@@ -111,9 +111,9 @@ struct qn_sqlite {
     struct qn_clock_jump prune_clock;        /* the wall clock */
     struct qn_heartbeat_ages heartbeat_ages; /* workers on other hosts; by recover */
     _Atomic int64_t
-        rest_until_mono_ns; /* store/transaction.c: until then no lease that is over is ended */
+        rest_until_mono_ns;         /* store/transaction.c: until then no expired lease is ended */
     _Atomic int64_t dated_shift_ms; /* run/delay_clock.c: with it all delays were dated rightly */
-    _Atomic int64_t redate_at_mono_ns; /* when to look at that again */
+    _Atomic int64_t redate_at_mono_ns; /* when to check that again */
     struct qn_syncer syncer;
     struct qn_waiter waiter;
     struct qn_watcher watcher;

@@ -84,7 +84,7 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
         .board = pipes->shared, .handler = do_nothing, .on_ready = say_ready, .user = &to_fd};
     quern_status status = qn_bench_work(bench, &worker, &done_ns, &error);
     qn_bench_child_send(to_fd, done_ns, status, &error);
-    /* Its memory is looked at next, so it stays until it is killed. */
+    /* Its memory is read next, so it stays until it is killed. */
     struct pollfd end = {.fd = pipes->hold_fd};
     (void)poll(&end, 1, -1);
 }

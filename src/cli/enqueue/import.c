@@ -4,7 +4,7 @@
  * Happy path: lines are read, checked and collected; each BATCH_MAX of them, or BATCH_BYTES_MAX of
  * payload, are stored at once, so memory is bounded however long the stream is.
  * Failure paths: a bad line is found before anything after it is read; the lines before it are
- * stored, and the message says how many. Tasks that exist already (same id, or an equal unique
+ * stored, and the message has their number. Tasks that exist already (same id, or an equal unique
  * task) are counted and the import continues, so that an interrupted import with ids can be
  * repeated. Any other failure of the broker ends the import, with the number of tasks that were
  * stored, and so do INT and TERM, after the lines that were read have been stored. A broker that

@@ -13,7 +13,7 @@
 
 #define QN_SHORT_ID_TIMED_SIZE 18 /* of ids of ours: the time and the counter */
 
-/* How many characters of the UUIDs among these ids tell them apart. is_all: there are no other
+/* How many characters of the UUIDs among these ids distinguish them. is_all: there are no other
  * tasks; else there are enough characters that no other task begins alike. Sorts `ids`. */
 size_t qn_short_id_size(const char **ids, size_t count, bool is_all);
 /* Whether so many characters of this UUID are enough to change its task: fewer may soon be those of

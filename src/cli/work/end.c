@@ -170,8 +170,8 @@ static void report_left(const struct qn_work *work, const struct left *left)
 
 /* --- Judging --------------------------------------------------------------------------- */
 
-/* Whether a task that failed here still has to be done, and no run of it goes on. NULL: the broker
- * cannot be asked. */
+/* Whether a task that failed here still has to be done, and no run of it is in progress. NULL: the
+ * broker cannot be asked. */
 static bool is_waiting(quern_inspector *inspector, const struct noted_task *task)
 {
     quern_task_info *info = NULL;

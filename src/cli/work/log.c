@@ -41,7 +41,7 @@ static const char *const format_names[] = {
     [QN_LOG_FORMAT_JSON] = "json",
 };
 
-/* systemd names the journal's end of stderr, so that a program can tell it from a file. */
+/* systemd names the journal's end of stderr, so that a program can distinguish it from a file. */
 static bool stderr_is_journal(void)
 {
     const char *text = getenv("JOURNAL_STREAM");
@@ -121,7 +121,7 @@ static void add_text(struct qn_buf *out, const struct qn_work_log *log, const ch
     qn_free(rest);
 }
 
-/* JSON itself escapes C0 only; the others could break or turn the line, and stand in strings. */
+/* JSON itself escapes C0 only; the others could break or reverse the line, and occur in strings. */
 static void add_json_text(struct qn_buf *out, const char *text)
 {
     while (*text != '\0') {

@@ -30,7 +30,7 @@ static struct {
     bool runs;
 } reload;
 
-/* Only if there is a worker, and errno as it was. */
+/* Only if there is a worker; errno is restored. */
 static void steer(void (*act)(quern_worker *worker))
 {
     int saved = errno;

@@ -113,7 +113,7 @@ static void keep_stderr(struct watch *watch, const char *data, size_t size)
     }
 }
 
-/* Reads one piece, then the other descriptors are looked at. */
+/* Reads one piece, then the other descriptors are polled. */
 static void read_piece(struct watch *watch, int which)
 {
     char piece[READ_SIZE];

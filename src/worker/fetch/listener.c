@@ -4,10 +4,10 @@
  * When work is reported, this thread itself does a step of the pump (qn_pump_help). A lost message
  * costs little: the broker polls each second, and cancellations come with the next extension of
  * leases, too. When waiting itself fails, this thread backs off and tries again; meanwhile it makes
- * the pump look at intervals, because the broker may well answer that.
+ * the pump poll at intervals, because the broker may well answer that.
  *
  * Notices may be spurious: tasks that another worker takes, delayed tasks of the far future. When
- * many of them come one soon after the other, a look for each would cost the broker more than it is
+ * many of them come one soon after the other, a poll for each would cost the broker more than it is
  * worth. So this thread rests between the looks; a task that comes meanwhile starts that much
  * later. */
 #include "worker/fetch/listener.h"
@@ -21,12 +21,12 @@
 enum {
     WAIT_MS = 10000, /* qn_broker_interrupt ends it earlier */
     SPURIOUS_MAX = 16,
-    SPURIOUS_GAP_MS = 20, /* looks in vain that are further apart do not count */
+    SPURIOUS_GAP_MS = 20, /* fruitless polls that are further apart do not count */
     SPURIOUS_REST_MS = 5,
     LOOK_ALONE_MS = 100
 };
 
-/* Looks in vain, one soon after the other. */
+/* Fruitless polls, one soon after the other. */
 struct spurious {
     uint32_t looks;
     int64_t last_mono_ns;
@@ -75,7 +75,7 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
     return stopped;
 }
 
-/* No notice arrives until the backoff is over. True when the worker has stopped. */
+/* No notice arrives until the backoff has ended. True when the worker has stopped. */
 static bool look_without_news(struct quern_worker *worker, const struct qn_backoff *backoff)
 {
     bool stopped = false;

@@ -141,7 +141,7 @@ static void forward_due(struct quern_worker *worker, bool busy, int64_t now_mono
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
-/* Gives back runs that wait too long, and notes which waits are over. Returns whether the worker
+/* Gives back runs that wait too long, and notes which waits have ended. Returns whether the worker
  * has something to do, and may forward often. */
 static bool give_back_late(struct quern_worker *worker, int64_t now_mono_ns)
 {
@@ -211,8 +211,8 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
     return false;
 }
 
-/* Whether a worker that stops when nothing is due has to go on all the same: tasks of workers that
- * died may be pending soon, and delayed ones may be due that no worker has moved yet. */
+/* Whether a worker that stops when nothing is due has to continue all the same: tasks of workers
+ * that died may be pending soon, and delayed ones may be due that no worker has moved yet. */
 static bool expects_tasks(struct quern_worker *worker)
 {
     const struct qn_pump *pump = &worker->pump;
@@ -281,7 +281,7 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     return until;
 }
 
-/* Nothing to exchange: arms if there is room, and plans the sleep. True: go on instead. */
+/* Nothing to exchange: arms if there is room, and plans the sleep. True: continue instead. */
 static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct sleep_plan *ret_plan)
 {
     (void)pthread_mutex_lock(&worker->mutex);
@@ -385,7 +385,7 @@ bool qn_pump_help(struct quern_worker *worker)
 }
 
 /* With mutex held. Whether something happened for which the pump must not sleep. During an outage
- * it would only fail again, and without room a look finds nothing. */
+ * it would only fail again, and without room an exchange finds nothing. */
 static bool has_news(const struct quern_worker *worker, const struct sleep_plan *plan)
 {
     if (worker->signals.pump_signalled || worker->state == QN_WORKER_STOPPED) {

@@ -222,7 +222,7 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
     pump->ahead = ahead;
 }
 
-/* With mutex held. To the pool, unless it is over already. */
+/* With mutex held. To the pool, unless it has already ended. */
 static void add_run(struct qn_run_table *table, struct qn_list *node, struct qn_list *items)
 {
     struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);

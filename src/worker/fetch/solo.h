@@ -48,7 +48,7 @@ void qn_solo_answer(struct quern_worker *worker, const struct qn_exchange_reques
                     int64_t now_mono_ns);
 /* When there is something to do for it without any notice; INT64_MAX: never. */
 int64_t qn_solo_moment(const struct qn_solo_state *solo);
-/* True once when a rest is over. */
+/* True once when a rest has ended. */
 bool qn_solo_rest_is_over(struct qn_solo_state *solo, int64_t now_mono_ns);
 
 #endif

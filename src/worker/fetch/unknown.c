@@ -9,7 +9,7 @@
  *     put aside, into retry, where every worker, asynq's too, sees it come back: after 1 s, the
  *     fourth time after 2 s, and so on up to 30 s. So thousands of tasks without a handler cost
  *     little, and known tasks behind them are reached soon. A task that never failed gets a text
- *     that says why it waits.
+ *     that explains why it waits.
  *
  * A hash table remembers which tasks were here before. A task has one place in it, and is new again
  * when another task has taken that place. A table that is too small, or missing because memory is

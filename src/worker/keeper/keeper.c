@@ -3,7 +3,7 @@
  *
  * A thread of its own, so that no handler and no slow exchange delays them; leases have another
  * one, see leases.c. The table has the most important timer first. A timer that the broker does not
- * answer waits for a backoff, and the others are looked at again, from the first on. The backoff is
+ * answer waits for a backoff, and the others are checked again, from the first on. The backoff is
  * over when none of them fails any more: some calls only read, and work where others do not. After
  * damaged data there is no backoff: the sound data was served, and is served on at the usual
  * pace. */
@@ -108,7 +108,7 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
         in_time = qn_cond_wait_until(&worker->signals.keeper_cond, &worker->mutex, until_mono_ns);
     }
     worker->signals.keeper_signalled = false;
-    worker->signals.keeper_until_mono_ns = INT64_MAX; /* awake: it looks at everything anyway */
+    worker->signals.keeper_until_mono_ns = INT64_MAX; /* awake: it checks everything anyway */
     bool stopped = worker->state == QN_WORKER_STOPPED;
     (void)pthread_mutex_unlock(&worker->mutex);
     return stopped;

@@ -19,7 +19,7 @@ struct given_up {
     size_t count;
 };
 
-/* With mutex held. How long the run may go on, in ms; 0 or less: its time is up. */
+/* With mutex held. How long the run may continue, in ms; 0 or less: its time is up. */
 static int64_t time_left_ms(const struct quern_worker *worker, const struct quern_run *run,
                             enum qn_cancel_reason *ret_reason)
 {
@@ -54,7 +54,7 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     given_up->runs[given_up->count++] = run;
 }
 
-/* With mutex held. Returns when to look at the run again. */
+/* With mutex held. Returns when to check the run again. */
 static int64_t check_run(struct quern_worker *worker, struct quern_run *run, int64_t now_mono_ns,
                          struct given_up *given_up)
 {

@@ -40,7 +40,7 @@ enum {
 /* Of the variables for headers. Linux takes 128 KiB for one and, mostly, 2 MiB for all. */
 enum {
     HEADER_BYTES_MAX = 65536,
-    OTHER_ENTRIES = 16, /* at most so many variables are no headers */
+    OTHER_ENTRIES = 16, /* at most this many variables are not headers */
     ENTRY_MAX = QN_HEADER_COUNT_MAX + OTHER_ENTRIES,
     HEADER_NAME_SIZE = QN_NAME_SIZE_MAX + 32
 };

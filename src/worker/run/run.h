@@ -76,7 +76,7 @@ struct quern_run {
     uint64_t extend_round;   /* which extension of leases it was part of last */
     uint64_t progress_round; /* in which its progress was stored last, see keeper/progress.c */
     bool lost;               /* the lease is lost, by the answer of the broker or by the clock */
-    bool lease_unsure;       /* it may end later than lease_until_boot_ms says */
+    bool lease_unsure;       /* it may end later than lease_until_boot_ms */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
     bool unknown;            /* no handler here: it has its verdict before it waits */
@@ -94,7 +94,7 @@ struct quern_run {
     _Atomic int cancel_reason;               /* an enum qn_cancel_reason, see qn_run_cancel */
     _Atomic int64_t cancelled_at_mono_ns;    /* 0: not yet */
     _Atomic int cancel_fd;                   /* -1 until requested */
-    _Atomic bool abandoned;                  /* fenced: a command must not go on */
+    _Atomic bool abandoned;                  /* fenced: a command must not continue */
     pthread_mutex_t cancel_mutex;            /* guards making cancel_fd, and the two next */
     struct qn_progress *progress;            /* owned; posted last; NULL: none yet */
     bool progress_is_new;                    /* since it was taken last */

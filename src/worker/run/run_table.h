@@ -30,7 +30,7 @@ void qn_run_table_init(struct qn_run_table *table);
 void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run);
 /* The handler's thread gets a reference. */
 void qn_run_table_start(struct qn_run_table *table, struct quern_run *run);
-/* A waiting or running run is over. */
+/* A waiting or running run has ended. */
 void qn_run_table_finish(struct qn_run_table *table, struct quern_run *run,
                          const struct qn_verdict *verdict);
 /* A running run is abandoned: its verdict is final, regardless of its handler's return value. */

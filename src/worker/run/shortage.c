@@ -2,7 +2,7 @@
 /* shortage.c - when commands cannot be started: pauses, and a line when it begins and ends.
  *
  * Runs that fail within a pause were fetched before it, so they do not make it longer. The shortage
- * is over when a run was started and none was refused for CALM_MS. */
+ * ends when a run was started and none was refused for CALM_MS. */
 #include "worker/run/shortage.h"
 
 #include "worker/internal.h"

@@ -4,7 +4,7 @@
  * That is no fault of any task: its run is given back, nothing is counted, and fetching pauses for
  * 100 ms, then twice as long each time, up to 10 s, until a command can be started again: also
  * where the system allows some, but fewer than there are slots. It is logged when it begins, each
- * minute, and when it is over. */
+ * minute, and when it ends. */
 #ifndef QN_WORKER_RUN_SHORTAGE_H
 #define QN_WORKER_RUN_SHORTAGE_H
 
@@ -31,8 +31,8 @@ struct qn_shortage {
 void qn_shortage_note(struct quern_worker *worker, const struct quern_run *run);
 /* With mutex held. */
 bool qn_shortage_pauses(const struct quern_worker *worker, int64_t now_mono_ns);
-/* Lets the pump fetch again when the pause is over. Returns after how many ms to call it again; -1:
- * there is no pause. Without the mutex. */
+/* Lets the pump fetch again when the pause has ended. Returns after how many ms to call it again;
+ * -1: there is no pause. Without the mutex. */
 int64_t qn_shortage_watch(struct quern_worker *worker);
 
 #endif

@@ -19,8 +19,8 @@ struct qn_stuck {
 size_t qn_stuck_hung_count(struct quern_worker *worker);
 /* With mutex held: they hold all slots. */
 bool qn_stuck_has_no_slot(const struct quern_worker *worker);
-/* Logs when it begins, each minute, and when it is over. Returns after how many ms to call it
- * again; -1: only when a handler was given up; 0: stuck_timeout_ms is over. */
+/* Logs when it begins, each minute, and when it ends. Returns after how many ms to call it
+ * again; -1: only when a handler was given up; 0: stuck_timeout_ms has passed. */
 int64_t qn_stuck_check(struct quern_worker *worker, struct qn_stuck *stuck);
 
 #endif

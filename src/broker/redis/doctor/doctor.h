@@ -51,7 +51,7 @@ QUERN_NODISCARD quern_status qn_scan_keys(struct qn_redis_doctor *doctor, quern_
 /* All that the containers of a queue list (containers.c). */
 QUERN_NODISCARD quern_status qn_containers_walk(struct qn_redis_doctor *doctor,
                                                 struct qn_checked_queue *queue, quern_error *err);
-/* The index of due moments; last, as what comes back to scheduled or retry needs it. */
+/* The index of due moments; last, as tasks that come back to scheduled or retry need it. */
 QUERN_NODISCARD quern_status qn_containers_walk_index(struct qn_redis_doctor *doctor,
                                                       struct qn_checked_queue *queue,
                                                       quern_error *err);

@@ -108,7 +108,7 @@ static quern_status check_counts(struct qn_redis_doctor *doctor, struct qn_check
     return status;
 }
 
-/* --- What is late -------------------------------------------------------------------------- */
+/* --- Late tasks -------------------------------------------------------------------------- */
 
 static quern_status recover(struct qn_redis_doctor *doctor, const char *queue, size_t *ret_done,
                             quern_error *err)

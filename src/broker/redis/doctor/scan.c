@@ -4,7 +4,7 @@
  * and locks that no container lists.
  *
  * SCAN promises to show every key that is there all the time, at least once; the rest is checked
- * again by the scripts that look at it. */
+ * again by the scripts that check it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -90,7 +90,8 @@ static void check_info(const char *name, const char *text, void *user)
     }
 }
 
-/* --- By itself -------------------------------------------------------------------------------- */
+/* --- The server --------------------------------------------------------------------------------
+ * */
 
 static bool is_local(const struct qn_endpoint *endpoint)
 {

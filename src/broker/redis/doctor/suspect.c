@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* suspect.c - tasks that may be wrong: reads their messages, and checks each of them in one script
- * that looks at all places at once (doctor_task.lua). Only the findings of that script are
+ * that reads all places at once (doctor_task.lua). Only the findings of that script are
  * reported. */
 #include "broker/redis/doctor/suspect.h"
 #include "broker/redis/schema/keys.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* suspect.h - a task that may be wrong, by a first look at one of its places. */
+/* suspect.h - a task that may be wrong, by a first check of one of its places. */
 #ifndef QN_BROKER_REDIS_DOCTOR_SUSPECT_H
 #define QN_BROKER_REDIS_DOCTOR_SUSPECT_H
 

@@ -89,7 +89,7 @@ static quern_status list_state(struct listing *listing, const char *queue, quern
 }
 
 /* Which states hold anything, in one pipeline, since most of most queues are empty. A key of a
- * wrong type is there, too: reading it says what is wrong. */
+ * wrong type is there, too: reading it shows the fault. */
 static quern_status find_filled(struct listing *listing, const char *queue,
                                 bool filled[QUERN_TASK_STATE_COUNT], quern_error *err)
 {

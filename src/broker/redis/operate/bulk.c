@@ -7,7 +7,7 @@
  * in a moving queue pages may pass over a task.
  *
  * A script walks from the head of `pending` to each task that it takes out, so a call takes fewer
- * tasks the deeper they lie. */
+ * tasks the deeper they are. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -88,7 +88,7 @@ static quern_status act_on(struct acting *acting, size_t first, size_t count, qu
     return status;
 }
 
-/* Acts on the gathered tasks, in one script, or in several when they lie deep. */
+/* Acts on the gathered tasks, in one script, or in several when they are deep in the list. */
 static quern_status act(struct acting *acting, quern_error *err)
 {
     bool list = acting->filter->state == QUERN_TASK_PENDING;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pause.c - pauses and resumes a queue: asynq's key `paused`. A queue must be in asynq:queues; that
- * set may lie on another server than the queue, so it is read first, in a pipeline of its own. */
+ * set may be on another server than the queue, so it is read first, in a pipeline of its own. */
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/pause_lua.h"

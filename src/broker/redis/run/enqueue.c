@@ -84,8 +84,8 @@ static quern_status make_parts(struct batch *batch, quern_error *err)
     return QUERN_OK;
 }
 
-/* Does an id come twice? A table of hashes says "no" for certain; when it says "maybe", the script
- * looks more closely. */
+/* Does an id come twice? A table of hashes answers "no" for certain; if it answers "maybe", the
+ * script looks more closely. */
 static bool may_have_twins(const struct batch *batch, const struct part *part)
 {
     if (part->size == 1) {

@@ -17,7 +17,7 @@ struct qn_outcomes {
     const void *plan;     /* which outcome is where; in the pipeline's arena, outcome.c knows */
 };
 /* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
- * exchange->stamp, outcomes, starts, host and is_leaving are looked at. Sequence 0: not remembered.
+ * exchange->stamp, outcomes, starts, host and is_leaving are read. Sequence 0: not remembered.
  */
 QUERN_NODISCARD quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline,
                                                   const struct qn_exchange *exchange,
@@ -26,8 +26,8 @@ QUERN_NODISCARD quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline,
 /* After qn_pipeline_run: applied[i] for each outcome of the exchange. In a queue where a key has
  * the wrong type nothing was changed: all are stale there, as that will not get better by asking
  * again, and the other queues must not wait for it. Fails when a script failed otherwise; what the
- * others answered is taken all the same, and the caller says QUERN_E_UNKNOWN if any script of the
- * pipeline took effect. */
+ * others answered is taken all the same, and the caller returns QUERN_E_UNKNOWN if any script of
+ * the pipeline took effect. */
 QUERN_NODISCARD quern_status qn_redis_outcome_read(const struct qn_pipeline *pipeline,
                                                    const struct qn_exchange *exchange,
                                                    const struct qn_outcomes *outcomes,
@@ -44,7 +44,7 @@ struct qn_unreadable {
 };
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
  * the replies do not matter: tasks that stay keep their lease until it expires. Of the exchange its
- * stamp is looked at, which is 0, and the host of the worker. */
+ * stamp is read, which is 0, and the host of the worker. */
 QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
                                                              const struct qn_exchange *exchange,
                                                              const struct qn_unreadable *tasks,
@@ -52,7 +52,7 @@ QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline 
 
 /* --- The second half: lease.c --------------------------------------------------------- */
 
-/* What is taken for one exchange, in one part or several: tasks past their deadline, and messages
+/* The tasks taken for one exchange, in one part or several: tasks past their deadline, and messages
  * that cannot be read, come out of the lease script like others and are put away afterwards, with
  * the next part in the same pipeline. */
 struct qn_redis_lease_batch {
@@ -76,7 +76,7 @@ struct qn_redis_lease_batch {
 };
 /* Appends the script `lease`, for the runs that are still missing. */
 void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch);
-/* After qn_pipeline_run: adds the runs to the reply, and what is no run to the two lists. Fails
+/* After qn_pipeline_run: adds the runs to the reply, and the others to the two lists. Fails
  * without having added any. */
 QUERN_NODISCARD quern_status qn_redis_lease_read(struct qn_pipeline *pipeline,
                                                  struct qn_redis_lease_batch *batch,

@@ -214,7 +214,7 @@ static quern_status take_found(struct qn_pipeline *pipeline, struct qn_redis_lea
                                const struct found *found, quern_error *err)
 {
     if (found->message->type != QN_REPLY_TEXT) {
-        return QUERN_OK; /* a replay, and the run is over */
+        return QUERN_OK; /* a replay, and the run has ended */
     }
     struct qn_leased *run = NULL;
     quern_error why;

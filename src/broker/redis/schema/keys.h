@@ -37,7 +37,7 @@ void qn_keys_add(struct qn_pipeline *pipeline, const char *queue, const char *su
 /* The hash of a task; its id may hold NUL bytes. Copied. */
 void qn_keys_add_task(struct qn_pipeline *pipeline, const char *queue, const char *id,
                       size_t id_size);
-/* A session of a stamp, as it stands in a key: 16 hexadecimal digits. Copied. */
+/* A session of a stamp, as it is written in a key: 16 hexadecimal digits. Copied. */
 void qn_keys_add_session(struct qn_pipeline *pipeline, uint64_t session);
 
 #endif

@@ -47,7 +47,7 @@ struct qn_task_fields_run {
 
 #define QN_FIELD_SIZE 256
 /* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
- * time. Returns the length; 0: the message of a task that is pending at once says it all. Tasks
+ * time. Returns the length; 0: the message of a task that is pending at once has everything. Tasks
  * with a deadline always have it, so that scripts see the deadline without reading the message. */
 size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
 void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts);

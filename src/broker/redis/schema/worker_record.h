@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* worker_record.h - the records that a worker keeps of itself, as text: written and read here.
  *
- * The whole one lies in asynq:quern:workers, a short one of the holder of leases in quern:workers
+ * The whole one is in asynq:quern:workers, a short one of the holder of leases in quern:workers
  * of each of its queues. docs/protocol/redis.md has their format; heartbeat.lua puts the moment of
  * the heartbeat before each, because that is the server's. Both are ours alone: Go sees the worker
  * in keys of its own. */

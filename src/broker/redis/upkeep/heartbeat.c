@@ -230,7 +230,7 @@ static quern_status build_heartbeat(struct qn_pipeline *pipeline,
     return status;
 }
 
-/* Sends it, and looks at every reply. */
+/* Sends it, and checks every reply. */
 static quern_status run_and_check(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     quern_status status = qn_pipeline_run(pipeline, err);

@@ -73,7 +73,7 @@ static char letter_of(const struct holder *holder, const struct holder *rival)
 
 struct scan {
     const char *queue;
-    const char *at; /* where HSCAN goes on; NULL: all pages are read */
+    const char *at; /* where HSCAN continues; NULL: all pages are read */
     size_t command;
     struct holder *holders;
     size_t count;

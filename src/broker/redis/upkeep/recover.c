@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* recover.c - returns the tasks of workers that are gone, and of expired leases.
  *
- * Only queues where something is active are looked at (poll.c); each of them every ten minutes
+ * Only queues where something is active are checked (poll.c); each of them every ten minutes
  * anyway, for the records of workers that died idle. First the records of the workers of these
- * queues are read, to know whose process is dead (owner.h). Then, queue by queue, a script looks at
+ * queues are read, to know whose process is dead (owner.h). Then, queue by queue, a script reads
  * pages of the leases (recover.lua). Leases that may not be touched yet, those of Go workers in
  * their grace period, are skipped: the next call continues after them, so that a hundred thousand
  * of them delay ours by some calls, and no script takes long. The record of a dead worker goes
@@ -27,7 +27,7 @@
 #include "broker/redis/upkeep/recover_lua.h"
 #include "broker/redis/wake/poll.h"
 
-#define PAGE 500           /* leases that one script looks at: about a millisecond */
+#define PAGE 500           /* leases that one script reads: about a millisecond */
 #define PAGES_MAX 8        /* of one queue in one call */
 #define CLOCK_JUMP_MS 5000 /* live workers survive less: they extend at a third of a lease */
 #define CLOCK_REST_MS QN_LEASE_MS
@@ -189,7 +189,7 @@ static quern_status advance_cursor(struct qn_recovery_cursor *cursor, const stru
     return QUERN_OK;
 }
 
-/* A page with leases of workers whose death was not noted is looked at again, at once or, where no
+/* A page with leases of workers whose death was not noted is read again, at once or, where no
  * more may be ended, by the next call. */
 static quern_status look_at_page(struct recovering *recovering, struct qn_recovery_cursor *cursor,
                                  const struct qn_known_workers *known, bool *ret_end,
@@ -261,7 +261,7 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_recov
 
 /* --- Which queues --------------------------------------------------------------------- */
 
-/* Those that have to be looked at now, moved to the front of `queues`. */
+/* Those that have to be checked now, moved to the front of `queues`. */
 static quern_status choose_queues(struct recovering *recovering, const char **queues, size_t *count,
                                   quern_error *err)
 {

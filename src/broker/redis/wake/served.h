@@ -12,7 +12,7 @@
 
 struct qn_redis_served {
     pthread_mutex_t mutex;           /* guards the rest; taken after any other */
-    char host[QN_NAME_SIZE_MAX + 1]; /* whose brakes arm looks at; "": unknown */
+    char host[QN_NAME_SIZE_MAX + 1]; /* whose brakes arm reads; "": unknown */
     char **queues;                   /* where a cancelled task is looked for */
     size_t queue_count;
 };

@@ -2,7 +2,7 @@
 /* wake_state.c - the tables of changes; an event that is not in a row changes nothing there. */
 #include "broker/redis/wake/wake_state.h"
 
-#define TO(state) ((unsigned char)((state) + 1)) /* 0: as it was */
+#define TO(state) ((unsigned char)((state) + 1)) /* 0: unchanged */
 
 static const unsigned char sources[][QN_WAKE_EVENT_COUNT] = {
     [QN_WAKE_BY_NEWS] =

@@ -17,7 +17,7 @@
 
 enum qn_wake_source {
     QN_WAKE_BY_NEWS,     /* the server reports changes of the keys that arm read */
-    QN_WAKE_BY_POLLING,  /* it refuses that: wait returns from time to time, to have a look */
+    QN_WAKE_BY_POLLING,  /* it refuses that: wait returns from time to time, and the pump polls */
     QN_WAKE_BY_NONE,     /* no pair can be had: wait fails, its caller has to look */
     QN_WAKE_NONE_REFUSED /* the same; and a pair that is had again will poll */
 };

@@ -154,7 +154,7 @@ static quern_status find_broken(struct qn_sqlite_doctor *doctor, const char *sql
     if (status != QUERN_OK) {
         return status;
     }
-    qn_conn_limit(conn, 0); /* a look at all tasks */
+    qn_conn_limit(conn, 0); /* it reads all tasks */
     qn_arena_reset(&search->arena);
     search->count = 0;
     status = set_functions(conn, doctor, err);

@@ -26,8 +26,8 @@ QUERN_NODISCARD quern_status qn_sqlite_page_count(struct qn_conn *conn, const st
                                                   uint64_t count_max, uint64_t *ret_count,
                                                   quern_error *err);
 
-/* The moment on the boot clock up to which leases are over; INT64_MAX when they were measured on
- * another boot of the kernel, so that all are (tasks.c). */
+/* The moment on the boot clock up to which leases have expired; INT64_MAX when they were measured
+ * on another boot of the kernel, so that all are (tasks.c). */
 QUERN_NODISCARD quern_status qn_sqlite_tasks_leases_over(struct qn_sqlite *self,
                                                          struct qn_conn *conn, int64_t *ret_boot_ms,
                                                          quern_error *err);

@@ -176,7 +176,7 @@ static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
     return qn_query_finish(&query, err);
 }
 
-/* The part of the page that lies in one state of one queue. */
+/* The part of the page that is in one state of one queue. */
 static quern_status list_segment(struct listing *listing, int64_t queue_no, quern_task_state state,
                                  quern_error *err)
 {

@@ -6,7 +6,7 @@
 #include "broker/sqlite/queue/queue_counters.h"
 #include "task/deaths.h"
 
-/* A run whose process died, or whose lease is over. */
+/* A run whose process died, or whose lease has expired. */
 struct qn_end {
     int64_t seq;
     uint64_t token;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* extend.c - longer leases for runs that go on.
+/* extend.c - longer leases for runs that continue.
  *
  * Everything is tied to the token; of a lease that was lost nothing is changed, and the worker
  * learns it. Extension passes all other writers of this process, since a late one costs a second

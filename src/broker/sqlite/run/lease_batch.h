@@ -50,7 +50,7 @@ struct qn_lease_batch {
     struct qn_queue_progress progress[QN_QUEUES_MAX];
 };
 
-/* So many were past their deadline that the transaction has to end. */
+/* Too many were past their deadline: the transaction has to end. */
 static inline bool qn_lease_batch_ends_early(const struct qn_lease_batch *batch)
 {
     return batch->late_count >= QN_PRUNE_BATCH_MAX;
@@ -81,7 +81,7 @@ QUERN_NODISCARD quern_status qn_lease_row_read(struct qn_lease_batch *batch,
 
 /* --- pick.c ---------------------------------------------------------------------------- */
 
-/* Takes up to `want` runs of a queue that is not braked, as far as one reading goes. Says in the
+/* Takes up to `want` runs of a queue that is not braked, as far as one reading goes. Notes in the
  * queue's progress whether it is empty then. */
 QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch,
                                              const struct qn_lease_source *source, size_t want,

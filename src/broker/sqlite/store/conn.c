@@ -22,7 +22,7 @@
 #define BUSY_PAUSE_US_MAX 800
 #define PATH_SHOWN_MAX 120
 #define HURRY_MS 1000
-#define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two looks at the clock */
+#define STEPS_PER_LOOK 5000 /* of SQLite's machine, between two readings of the clock */
 /* The longest row that is read: a payload of 512 MiB, which a client may allow, and the rest. */
 #define ROW_SIZE_MAX (576 << 20)
 

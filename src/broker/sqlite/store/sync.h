@@ -24,7 +24,7 @@ struct qn_syncer {
 
 void qn_sync_init(struct qn_syncer *syncer);
 void qn_sync_finish(struct qn_syncer *syncer); /* after qn_sync_stop, if the thread ran */
-void qn_sync_watch(struct qn_sqlite *self);    /* the writer was opened: looks at its commits */
+void qn_sync_watch(struct qn_sqlite *self);    /* the writer was opened: observes its commits */
 void qn_sync_note(struct qn_sqlite *self);     /* something was committed */
 void qn_sync_stop(struct qn_sqlite *self);     /* syncs the rest, ends the thread */
 

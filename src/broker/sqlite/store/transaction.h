@@ -13,7 +13,7 @@
 /* How long the statements of one transaction may take. No honest file needs a fraction of that; in
  * a crafted one the pages can form a maze. */
 #define QN_TRANSACTION_WRITE_MS_MAX 60000
-#define QN_TRANSACTION_READ_MS_MAX 300000 /* a look may pass over all tasks */
+#define QN_TRANSACTION_READ_MS_MAX 300000 /* a listing may read all tasks */
 
 /* Waits for the writer lock and begins a transaction (BEGIN IMMEDIATE). On success the caller must
  * end it with commit or rollback, in the same thread. QUERN_E_BUSY after command_timeout_ms. */

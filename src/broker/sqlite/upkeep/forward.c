@@ -4,7 +4,7 @@
  * Delays are first corrected if the wall clock was set (redate.c). A query on the reading
  * connection comes first, so that nothing is locked while nothing is due. The tasks are moved in
  * the order of their due times, each with a new place. When the limit was reached, the next due
- * moment that is returned lies in the past: call again. */
+ * moment that is returned is in the past: call again. */
 #include <string.h>
 
 #include "base/bug.h"

@@ -7,7 +7,7 @@
 
 #include "broker/sqlite/sqlite.h"
 
-/* A look at all records begins: those that the look before did not find are forgotten. */
+/* A reading of all records begins: those that the one before did not find are forgotten. */
 void qn_heartbeat_age_begin(struct qn_heartbeat_ages *ages);
 /* The entry of the record, valid until the next call; NULL: out of memory. Within one scan the
  * numbers grow. */

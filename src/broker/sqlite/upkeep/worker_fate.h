@@ -20,7 +20,7 @@ struct qn_worker_fate {
     const char *owner;
     enum qn_fate fate;
     int64_t heartbeat_at_ms;
-    bool lives; /* a lease of it that is over is just late */
+    bool lives; /* an expired lease of it is merely late */
     bool is_silent;
     bool was_leaving;
 };

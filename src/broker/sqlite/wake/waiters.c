@@ -70,7 +70,7 @@ static void add_id(struct qn_waiters *waiters, const char *name)
     struct qn_waiter_ids *ids = ids_of(waiters, name[size + 1]);
     void *items = qn_vec_grow(ids->items, ids->count, &ids->capacity, QN_WAITER_ID_SIZE);
     if (items == NULL) {
-        return; /* it will look by itself, a second later */
+        return; /* it will check by itself, a second later */
     }
     ids->items = items;
     memcpy(ids->items[ids->count], name, size);

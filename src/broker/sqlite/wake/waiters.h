@@ -9,7 +9,7 @@
 void qn_waiters_init(struct qn_waiters *waiters);
 void qn_waiters_finish(struct qn_waiters *waiters);
 /* In memory: makes a pair of sockets and enters its sending end in the list of the database; false
- * with errno set when there is none to be had. */
+ * with errno set when none can be created. */
 QUERN_NODISCARD bool qn_waiters_join(struct qn_memory *memory, char kind, int *ret_fd,
                                      struct qn_memory_socket *sender);
 /* Takes it out of the list, if it is there, and closes it. */
