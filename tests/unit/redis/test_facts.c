@@ -68,7 +68,7 @@ static void the_server_and_its_memory_are_reported(void **state)
     (void)test_redis_do(&server, "CONFIG SET maxmemory-policy allkeys-lru");
     read_facts(url, &facts);
     assert_has(&facts, "\nmemory_max=104857600\n");
-    assert_has(&facts, "\nwarning_memory=maxmemory-policy allkeys-lru lets the server throw");
+    assert_has(&facts, "\nwarning_memory=maxmemory-policy allkeys-lru lets the server evict");
 }
 
 static void durability_is_what_the_server_does(void **state)
@@ -92,7 +92,7 @@ static void durability_is_what_the_server_does(void **state)
     (void)test_redis_do(&server, "ACL SETUSER plain on >s3cret ~* resetchannels +@all -config");
     (void)snprintf(url, sizeof url, "redis-socket://plain:s3cret@%s", server.socket_path);
     read_facts(url, &facts);
-    assert_has(&facts, "\ndurability=D1: survives a restart; whether more");
+    assert_has(&facts, "\ndurability=D1: survives a restart, perhaps more");
     assert_null(strstr(facts.text, "s3cret"));
     (void)test_redis_do(&server, "ACL SETUSER plain -info");
     read_facts(url, &facts);

@@ -47,7 +47,7 @@ static void report_foreign(const struct qn_sqlite_doctor *doctor,
                       "is not quern's: it may refuse what quern writes");
     } else if (strcmp(object->type, "index") == 0) {
         report_object(doctor, "note", QUERN_SEVERITY_NOTE, object,
-                      "is not quern's; it slows down each write");
+                      "is not quern's; it makes each write slower");
     } else {
         report_object(doctor, "I9", QUERN_SEVERITY_WARNING, object,
                       "is not quern's, and names that begin with quern_ are reserved for quern");
