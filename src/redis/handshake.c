@@ -90,7 +90,8 @@ static quern_status refuse_server(const struct qn_connection *connection,
     if (password[0] != '\0' && strstr(reply->data, password) != NULL) {
         return qn_error_set(
             err, QUERN_E_DENIED,
-            "%s: login refused; the server's reply is not shown, as it contains the password", address);
+            "%s: login refused; the server's reply is not shown, as it contains the password",
+            address);
     }
     return qn_server_error(connection->endpoint->peer.address, reply, "HELLO", NULL, err);
 }

@@ -248,7 +248,7 @@ static void dangerous_settings_are_reported(void **state)
     doctor_plant("CONFIG SET maxmemory-policy allkeys-lru");
     doctor_check(false);
     doctor_assert_line(
-        "server /: maxmemory-policy allkeys-lru lets the server throw tasks and locks");
+        "server /: maxmemory-policy allkeys-lru lets the server evict tasks and locks");
     doctor_plant("CONFIG SET maxmemory-policy noeviction");
     doctor_plant("CONFIG SET maxmemory 0");
     doctor_plant("CONFIG SET appendonly no");
