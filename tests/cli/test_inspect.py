@@ -381,7 +381,7 @@ class DbTest(CliTest):
     def test_redis_has_no_path_and_backs_itself_up(self):
         self.enqueue("t")
         self.assertIn("no file", self.fails(EXIT_FAILURE, "db", "path"))
-        self.assertIn("tools of its server",
+        self.assertIn("the server's own tools",
                       self.fails(EXIT_FAILURE, "db", "backup", self.path("copy.db")))
 
 

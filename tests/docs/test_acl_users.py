@@ -55,7 +55,7 @@ class AclTest(QuernTest):
 
         self.assertNotIn("appendfsync everysec", inspect("worker")[0])
         self.redis.do("ACL", "SETUSER", "worker", "+config|get")
-        self.assertNotIn("may not see", inspect("worker")[0])
+        self.assertNotIn("may not read", inspect("worker")[0])
         self.assertEqual(inspect("reader")[1], [])
         self.assertNotIn("memory", inspect("reader")[0])
         self.redis.do("ACL", "SETUSER", "reader", "+time", "+info", "+eval", "+evalsha")

@@ -314,7 +314,7 @@ static void strange_answers_are_errors_or_nothing(void **state)
 
 static void note_status(struct scene *scene, const char *what, quern_status status)
 {
-    if (status != QUERN_E_BROKER || strstr(scene->err.text, "does not come to an end") == NULL) {
+    if (status != QUERN_E_BROKER || strstr(scene->err.text, "does not end") == NULL) {
         fail_msg("%s: %s: %s", what, quern_status_name(status), scene->err.text);
     }
 }

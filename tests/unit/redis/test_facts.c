@@ -97,7 +97,7 @@ static void durability_is_what_the_server_does(void **state)
     (void)test_redis_do(&server, "ACL SETUSER plain -info");
     read_facts(url, &facts);
     assert_has(&facts, "\ndurability=not known: this user may not use INFO\n");
-    assert_has(&facts, "\nwake_up=polling\nwarning_wake_up=an idle worker has to ask every ");
+    assert_has(&facts, "\nwake_up=polling\nwarning_wake_up=idle workers poll every ");
     assert_has(&facts, "__redis__:invalidate: NOPERM");
     (void)test_redis_do(&server, "ACL SETUSER plain &*");
     read_facts(url, &facts);
