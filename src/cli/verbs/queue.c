@@ -144,7 +144,7 @@ static int inspect(struct by_name *by_name, const char *name)
     if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if ((queue = find_queue(list, name)) == NULL) {
-        qn_cli_message(cli, "no queue '%s'", name);
+        qn_cli_message(cli, "no queue \"%s\"", name);
         exit_code = QN_EXIT_FAILURE;
     } else {
         workers = qn_service_workers(by_name->inspector);
