@@ -2,7 +2,7 @@
 /* batch.c - stores a thousand tasks with one call, and checks the status of each.
  *
  * A batch is not a transaction: each task is stored or refused for itself. Here one task brings an
- * id that exists already, and one has no type; the other 998 are stored. Usage: batch [BROKER]. */
+ * id that already exists, and one has no type; the other 998 are stored. Usage: batch [BROKER]. */
 #include <quern/quern.h>
 #include <stdio.h>
 #include <stdlib.h>
