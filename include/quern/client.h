@@ -81,11 +81,12 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_find(quern_client *client, c
 /* Blocks until the task is completed or archived, and returns it with its result or its error, for
  * the caller to free: quern_task_info_state says which. Give the task retention_ms, else it is
  * deleted when it is done. It is looked for in all queues. timeout_ms: 0 looks once;
- * QUERN_TIMEOUT_NEVER waits as long as it takes. The broker reports the end (on a file or in
- * memory where many other tasks end, it may be noticed up to 250 ms later); the task is also looked
- * at each second, and where the broker reports nothing (a Redis user without CLIENT
- * TRACKING, a directory without a place for a socket), after 1 ms, 2 ms and so on up to 50 ms,
- * later after 5 % of the time that it waits already. A broker that is away for a while is waited
+ * QUERN_TIMEOUT_NEVER waits as long as it takes. The broker sends a notice of the end to the thread
+ * that waits for this task, so the ends of other tasks cost it nothing. The task is also read each
+ * second, for lost notices; and not more than ten times a second after the first eight notices, of
+ * progress for example. Where the broker sends no notices (a Redis user without CLIENT TRACKING, a
+ * directory without a place for a socket), it is read after 1 ms, 2 ms and so on up to 50 ms, later
+ * after 5 % of the time waited so far, up to a second. A broker that is away for a while is waited
  * for; one that does not answer may take command_timeout_ms longer than timeout_ms. Any number of
  * threads may wait on one client. Errors as quern_client_find (the text of QUERN_E_NOT_FOUND says
  * whether it was there at first), and QUERN_E_TIMEOUT: not over (the text says so if the broker was

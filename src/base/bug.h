@@ -46,13 +46,21 @@ enum qn_bug {
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
     /* Replies of a server */
-    QN_BUG_DEADLINE_WHILE_IDLE = 81, /* a deadline is checked only while nothing comes */
-    QN_BUG_LINE_WITHOUT_END = 82,    /* a line may have any length */
-    QN_BUG_ARRAY_BELIEVED = 83,      /* an array gets the room that it announces */
-    QN_BUG_HEAD_BELIEVED = 84,       /* a malformed head of a lease's answer is taken */
-    QN_BUG_MOMENT_BELIEVED = 85,     /* a moment planted by others is not clamped */
-    QN_BUG_OWED_REPLY_LEFT = 86,     /* a connection is reused while a reply is still owed on it */
-    QN_BUG_END_UNREPORTED = 100,     /* the end of a task is no news for clients that wait */
+    QN_BUG_DEADLINE_WHILE_IDLE = 81,  /* a deadline is checked only while nothing comes */
+    QN_BUG_LINE_WITHOUT_END = 82,     /* a line may have any length */
+    QN_BUG_ARRAY_BELIEVED = 83,       /* an array gets the room that it announces */
+    QN_BUG_HEAD_BELIEVED = 84,        /* a malformed head of a lease's answer is taken */
+    QN_BUG_MOMENT_BELIEVED = 85,      /* a moment planted by others is not clamped */
+    QN_BUG_OWED_REPLY_LEFT = 86,      /* a connection is reused while a reply is still owed on it */
+    QN_BUG_END_UNREPORTED = 100,      /* the end of a task brings clients that wait no notice */
+    QN_BUG_LOST_UNNOTED = 101,        /* SQLite: such a notice that finds no room leaves no note */
+    QN_BUG_SOCKET_NOT_RENEWED = 102,  /* SQLite: a client waits at a socket that was removed */
+    QN_BUG_DIRECTORY_BY_ANYONE = 103, /* SQLite: any user that waits makes the directory */
+    QN_BUG_READ_UNPACED = 104,        /* a client reads after each notice, however many come */
+    QN_BUG_LOST_NOTICE_UNREAD = 105,  /* a client does not read while no notice comes */
+    QN_BUG_NOTICE_FOR_ALL = 106,      /* a notice wakes all threads that wait on the client */
+    QN_BUG_LATE_UNREPORTED = 107, /* SQLite: a task archived past its deadline is not reported */
+    QN_BUG_LONG_QUEUE_CUT = 108,  /* a client cuts long names of queues where it waits */
     /* Leases, clocks, cancellations */
     QN_BUG_DELAY_ON_WALL = 46,     /* SQLite: delays end by the wall clock */
     QN_BUG_DATED_IS_DUE = 47,      /* SQLite: every task dated as due is due, even if its date came
@@ -60,7 +68,7 @@ enum qn_bug {
     QN_BUG_HEARTBEAT_ON_WALL = 48, /* SQLite: the age of a heartbeat goes by the wall clock */
     QN_BUG_LIFE_UNTIL_SEEN = 49,   /* a run counts as alive until its death was detected */
     QN_BUG_EXTENDED_LATE = 45,     /* leases are extended only when they have expired */
-    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease has expired by our clock is started */
+    QN_BUG_LEASE_END_IGNORED = 43, /* a run whose lease is over by our clock is started */
     QN_BUG_FIRST_CANCEL_WINS =
         44, /* an operator's request for the archive is ignored after another one */
     /* Untrusted data */

@@ -237,12 +237,12 @@ quern_status qn_broker_watch(struct qn_broker *broker, const char *queue, const 
     return status != QUERN_OK ? status : broker->ops->watch(broker, queue, id, err);
 }
 
-quern_status qn_broker_await(struct qn_broker *broker, int64_t timeout_ms, bool *ret_changed,
-                             quern_error *err)
+quern_status qn_broker_await(struct qn_broker *broker, int64_t timeout_ms,
+                             struct qn_notices *ret_notices, quern_error *err)
 {
-    *ret_changed = false;
+    qn_notices_clear(ret_notices);
     quern_status status = check(broker, broker->ops->await != NULL, "await", err);
-    return status != QUERN_OK ? status : broker->ops->await(broker, timeout_ms, ret_changed, err);
+    return status != QUERN_OK ? status : broker->ops->await(broker, timeout_ms, ret_notices, err);
 }
 
 quern_status qn_broker_heartbeat(struct qn_broker *broker, const struct qn_heartbeat *heartbeat,

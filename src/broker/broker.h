@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/memory/slab.h"
 #include "base/memory/view.h"
+#include "broker/notices.h"
 #include "task/isolation.h"
 #include "task/task.h"
 
@@ -371,18 +372,19 @@ qn_interrupt_fn qn_broker_interrupt;
 
 /* --- Waiting for one task ----------------------------------------------------------- */
 
-/* For clients: arms news of the next change of this task, for example of its end. It may come for
- * other changes, too, and a change may rarely be missed: look at the task after each call, and each
- * second. Any thread. QUERN_E_UNSUPPORTED: there can be no news here, and the text says why. On a
- * broker object that watches, arm and wait are not called. */
+/* For clients: arms a notice of the end of this task. It may come for other changes, too, also more
+ * than once, and may rarely be lost: read the task after each call, and each second; after a notice
+ * watch it again. Any thread. QUERN_E_UNSUPPORTED: there can be no notices here, and the text says
+ * why. On a broker object that watches, arm and wait are not called. */
 typedef quern_status qn_watch_fn(struct qn_broker *broker, const char *queue, const char *id,
                                  quern_error *err);
 QUERN_NODISCARD qn_watch_fn qn_broker_watch;
 
-/* Blocks until there is news of any watched task (then *ret_changed) or timeout_ms of real time
- * have passed. News that came before the call counts. One thread at a time. */
-typedef quern_status qn_await_fn(struct qn_broker *broker, int64_t timeout_ms, bool *ret_changed,
-                                 quern_error *err);
+/* Blocks until there are notices or timeout_ms of real time have passed. They name tasks by
+ * qn_notices_task, also some that are not watched, or all. Notices that came before the call count.
+ * One thread at a time. */
+typedef quern_status qn_await_fn(struct qn_broker *broker, int64_t timeout_ms,
+                                 struct qn_notices *ret_notices, quern_error *err);
 QUERN_NODISCARD qn_await_fn qn_broker_await;
 
 /* --- The worker's record ------------------------------------------------------------ */

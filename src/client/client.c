@@ -79,7 +79,7 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
     pthread_mutex_init(&client->mutex, NULL);
     pthread_mutex_init(&client->ids_mutex, NULL);
     pthread_cond_init(&client->idle, NULL);
-    qn_news_init(&client->news);
+    qn_dispatch_init(&client->dispatch);
     qn_list_init(&client->waiting);
     qn_id_source_init(&client->ids);
     qn_random_init(&client->random);
@@ -107,7 +107,7 @@ void quern_client_free(quern_client *client)
     QN_ASSERT(!client->led);
     qn_broker_close(client->broker);
     qn_arena_finish(&client->arena);
-    qn_news_finish(&client->news);
+    qn_dispatch_finish(&client->dispatch);
     pthread_cond_destroy(&client->idle);
     pthread_mutex_destroy(&client->ids_mutex);
     pthread_mutex_destroy(&client->mutex);

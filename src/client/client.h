@@ -10,7 +10,7 @@
 #include "base/memory/list.h"
 #include "broker/broker.h"
 #include "broker/task_info.h"
-#include "client/news.h"
+#include "client/dispatch.h"
 #include "client/request.h"
 #include "message/id.h"
 #include "quern/client.h"
@@ -34,7 +34,7 @@ struct quern_client {
     bool led;               /* a thread stores, or was made the leader; guarded by mutex */
     struct qn_list waiting; /* of struct qn_request, FIFO; guarded by mutex */
 
-    struct qn_news news;
+    struct qn_dispatch dispatch;
 
     pthread_mutex_t ids_mutex;
     struct qn_id_source ids; /* guarded by ids_mutex */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_client.c - tasks as clients see them: looking one up, waiting for its end, and the one that
  * conflicts with another. */
-#include <pthread.h>
 #include <string.h>
 
 #include "lib_contract.h"
+#include "lib_waiter.h"
 #include "quern/client.h"
 
 #define MINUTE_MS INT64_C(60000)
@@ -73,35 +73,16 @@ static void wait_ends_with_its_time(struct contract *c)
     quern_client_free(client);
 }
 
-struct waiter {
-    pthread_t thread;
-    quern_client *client;
-    const char *id;
-    quern_task_info *info;
-    quern_status status;
-    quern_error err;
-};
-
-static void *wait_long(void *user)
-{
-    struct waiter *waiter = user;
-    waiter->status =
-        quern_client_wait(waiter->client, waiter->id, MINUTE_MS, &waiter->info, &waiter->err);
-    return NULL;
-}
-
 static void wait_sees_the_end_that_comes_meanwhile(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "kept", .retention_ms = MINUTE_MS});
     struct qn_leased *run = contract_take_id(c, "default", "kept");
-    struct waiter waiter = {.client = open_client(c), .id = "kept"};
-    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_long, &waiter), 0);
+    quern_client *client = open_client(c);
+    struct test_waiter waiter;
+    test_waiter_start(&waiter, client, "kept");
     contract_finish(c, run, QN_DONE);
-    assert_int_equal(pthread_join(waiter.thread, NULL), 0);
-    assert_ok(waiter.status, waiter.err);
-    assert_int_equal(quern_task_info_state(waiter.info), QUERN_TASK_COMPLETED);
-    quern_task_info_free(waiter.info);
-    quern_client_free(waiter.client);
+    test_waiter_assert(&waiter, QUERN_TASK_COMPLETED);
+    quern_client_free(client);
 }
 
 static void refusal_shows_the_task_that_is_there(struct contract *c)

@@ -1,45 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* test_wait.c - quern_client_wait while the server restarts or is away, when the task is deleted,
  * and in many threads at the same time. */
-#include <pthread.h>
 #include <string.h>
 
+#include "lib_waiter.h"
 #include "lib_worker.h"
 
 #define HOUR_MS INT64_C(3600000)
-
-struct waiter {
-    pthread_t thread;
-    quern_client *client;
-    char id[16];
-    quern_task_info *info;
-    quern_status status;
-    quern_error err;
-};
-
-static void *wait_long(void *user)
-{
-    struct waiter *waiter = user;
-    waiter->status = quern_client_wait(waiter->client, waiter->id, TEST_PATIENCE_MS, &waiter->info,
-                                       &waiter->err);
-    return NULL;
-}
-
-static void begin_wait(struct waiter *waiter, quern_client *client, const char *id)
-{
-    *waiter = (struct waiter){.client = client};
-    (void)snprintf(waiter->id, sizeof waiter->id, "%s", id);
-    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_long, waiter), 0);
-}
-
-static void assert_completed(struct waiter *waiter)
-{
-    assert_int_equal(pthread_join(waiter->thread, NULL), 0);
-    assert_ok(waiter->status, waiter->err);
-    assert_string_equal(quern_task_info_id(waiter->info), waiter->id);
-    assert_int_equal(quern_task_info_state(waiter->info), QUERN_TASK_COMPLETED);
-    quern_task_info_free(waiter->info);
-}
 
 static void put_kept(struct rig *rig, const char *id, const char *payload)
 {
@@ -54,18 +21,18 @@ static void restart_of_the_server_does_not_end_it(void **state)
 {
     (void)state;
     struct rig_worker worker;
-    struct waiter waiter;
+    struct test_waiter waiter;
     struct rig *rig = rig_new(false);
     struct test_redis *server = test_store_server();
     put_kept(rig, "a", "hold");
     rig_start(rig, &worker, NULL);
     rig_wait_starts(rig, 1);
-    begin_wait(&waiter, rig->client, "a");
+    test_waiter_start(&waiter, rig->client, "a");
     test_redis_end(server);
     test_redis_launch(server);
     test_redis_await(server);
     rig_open_gate(rig);
-    assert_completed(&waiter);
+    test_waiter_assert(&waiter, QUERN_TASK_COMPLETED);
     rig_stop(&worker);
     rig_free(rig);
 }
@@ -94,13 +61,13 @@ static void timeout_names_the_broker_that_is_away(void **state)
 static void deletion_of_the_task_ends_it(void **state)
 {
     (void)state;
-    struct waiter waiter;
+    struct test_waiter waiter;
     struct rig *rig = rig_new(false);
     put_kept(rig, "a", "done");
-    begin_wait(&waiter, rig->client, "a");
+    test_waiter_start(&waiter, rig->client, "a");
     test_pause_ms(50); /* so that it has seen the task, usually */
     rig_act(rig, QUERN_ACTION_DELETE, "a");
-    assert_int_equal(pthread_join(waiter.thread, NULL), 0);
+    test_waiter_join(&waiter);
     assert_int_equal(waiter.status, QUERN_E_NOT_FOUND);
     assert_null(waiter.info);
     rig_free(rig);
@@ -111,19 +78,19 @@ static void each_of_many_threads_gets_its_task(void **state)
     (void)state;
     enum { COUNT = 12 };
     struct rig_worker worker;
-    struct waiter waiters[COUNT];
+    struct test_waiter waiters[COUNT];
     struct rig *rig = rig_new(false);
     for (size_t i = 0; i < COUNT; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "%zu", i);
         put_kept(rig, id, i % 2 == 0 ? "done" : "hold");
-        begin_wait(&waiters[i], rig->client, id);
+        test_waiter_start(&waiters[i], rig->client, id);
     }
     rig_start(rig, &worker, &(quern_worker_options){.concurrency = COUNT});
     rig_wait_starts(rig, COUNT);
     rig_open_gate(rig);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_completed(&waiters[i]);
+        test_waiter_assert(&waiters[i], QUERN_TASK_COMPLETED);
     }
     rig_stop(&worker);
     rig_free(rig);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define BRIEFLY_MS 400 /* shorter than the safety net */
+#define STRANGER 65534
 
 struct scene {
     struct lib_sqlite place;
@@ -195,15 +196,15 @@ static void file_deep_in_the_tree_can_be_waited_for(void **state)
     lib_sqlite_remove(&scene.place);
 }
 
-/* Sends bytes to the control socket of the only waiter. */
-static void send_control(const struct scene *scene, const void *data, size_t size)
+/* Sends bytes to the only socket whose name ends so. */
+static void send_bytes(const struct scene *scene, const char *ending, const void *data, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     DIR *directory = opendir(scene->wake_dir);
     assert_non_null(directory);
     for (struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
         size_t length = strlen(entry->d_name);
-        if (length > 2 && strcmp(entry->d_name + length - 2, ".c") == 0) {
+        if (length > 2 && strcmp(entry->d_name + length - 2, ending) == 0) {
             (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%.64s",
                            dirfd(directory), entry->d_name);
         }
@@ -226,20 +227,100 @@ static void malformed_cancellations_are_ignored(void **state)
     struct qn_broker *broker = lib_sqlite_open(scene.place.path);
     lib_sqlite_arm(broker);
     memset(large, '1', sizeof large);
-    send_control(&scene, "", 0);
-    send_control(&scene, "1", 1);
-    send_control(&scene, "1queue", 6);
-    send_control(&scene, "1queue\0id", 9);
-    send_control(&scene, "1queue\0", 7);
-    send_control(&scene, "1queue\0id\0more", 15);
-    send_control(&scene, "9queue\0id", 10);
-    send_control(&scene, large, sizeof large);
+    send_bytes(&scene, ".c", "", 0);
+    send_bytes(&scene, ".c", "1", 1);
+    send_bytes(&scene, ".c", "1queue", 6);
+    send_bytes(&scene, ".c", "1queue\0id", 9);
+    send_bytes(&scene, ".c", "1queue\0", 7);
+    send_bytes(&scene, ".c", "1queue\0id\0more", 15);
+    send_bytes(&scene, ".c", "9queue\0id", 10);
+    send_bytes(&scene, ".c", large, sizeof large);
     assert_int_equal(wait_ms(broker, 20).cancel, QN_CANCEL_NONE);
-    send_control(&scene, "2queue\0id", 10);
+    send_bytes(&scene, ".c", "2queue\0id", 10);
     struct qn_wakeup wakeup = wait_ms(broker, BRIEFLY_MS);
     assert_int_equal(wakeup.cancel, QN_CANCEL_ARCHIVE);
     assert_string_equal(wakeup.queue, "queue");
     assert_string_equal(wakeup.id, "id");
+    qn_broker_close(broker);
+    lib_sqlite_remove(&scene.place);
+}
+
+/* --- Clients that wait for a task ----------------------------------------------------- */
+
+static struct qn_broker *watch(const char *path)
+{
+    quern_error err = {0};
+    struct qn_broker *broker = lib_sqlite_open(path);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    assert_ok(qn_broker_watch(broker, "default", "a", &err), err);
+    return broker;
+}
+
+static struct qn_notices await(struct qn_broker *broker, int64_t timeout_ms)
+{
+    struct qn_notices notices;
+    quern_error err = {0};
+    assert_ok(qn_broker_await(broker, timeout_ms, &notices, &err), err);
+    return notices;
+}
+
+static void client_whose_directory_was_removed_makes_another(void **state)
+{
+    (void)state;
+    struct scene scene;
+    quern_error err = {0};
+    scene_make(&scene);
+    struct qn_broker *client = watch(scene.place.path);
+    struct qn_broker *other = lib_sqlite_open(scene.place.path);
+    test_dir_remove(scene.wake_dir);
+    assert_true(await(client, 20).all); /* what ended meanwhile was not sent to it */
+    assert_int_equal(lib_sqlite_names_in(scene.wake_dir), 2);
+    assert_ok(qn_broker_operate(other, QUERN_ACTION_ARCHIVE, NULL, "a", &err), err);
+    assert_int_equal(await(client, BRIEFLY_MS).count, 1);
+    qn_broker_close(other);
+    qn_broker_close(client);
+    lib_sqlite_remove(&scene.place);
+}
+
+static void neighbour_that_sends_anything_brings_one_notice_each(void **state)
+{
+    (void)state;
+    struct scene scene;
+    char garbage[5000];
+    scene_make(&scene);
+    struct qn_broker *client = watch(scene.place.path);
+    memset(garbage, 't', sizeof garbage);
+    static const size_t sizes[] = {0, 1, 2, 8, 10, 2049 + 8, sizeof garbage};
+    for (size_t i = 0; i < TEST_COUNT(sizes); i++) {
+        send_bytes(&scene, ".e", garbage, sizes[i]);
+        assert_true(await(client, BRIEFLY_MS).all);
+        struct qn_notices after = await(client, 0);
+        assert_true(qn_notices_empty(&after));
+    }
+    qn_broker_close(client);
+    lib_sqlite_remove(&scene.place);
+}
+
+/* The worker of the file's owner could not use it. */
+static void client_of_another_user_makes_no_directory(void **state)
+{
+    (void)state;
+    struct scene scene;
+    quern_error err = {0};
+    if (geteuid() != 0) {
+        skip();
+    }
+    scene_make(&scene);
+    struct qn_broker *broker = lib_sqlite_open(scene.place.path);
+    assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
+    assert_int_equal(chmod(scene.place.dir, 0777), 0); /* this user could */
+    assert_int_equal(seteuid(STRANGER), 0);
+    quern_status status = qn_broker_watch(broker, "default", "a", &err);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(status, QUERN_E_UNSUPPORTED);
+    assert_int_equal(lib_sqlite_names_in(scene.wake_dir), -1);
+    assert_ok(qn_broker_watch(broker, "default", "a", &err), err); /* root does make it */
+    assert_int_equal(lib_sqlite_names_in(scene.wake_dir), 2);
     qn_broker_close(broker);
     lib_sqlite_remove(&scene.place);
 }
@@ -253,6 +334,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(waiter_that_comes_later_is_noticed),
     cmocka_unit_test(file_deep_in_the_tree_can_be_waited_for),
     cmocka_unit_test(malformed_cancellations_are_ignored),
+    cmocka_unit_test(client_whose_directory_was_removed_makes_another),
+    cmocka_unit_test(neighbour_that_sends_anything_brings_one_notice_each),
+    cmocka_unit_test(client_of_another_user_makes_no_directory),
 };
 
 int main(int argc, char **argv)

@@ -17,6 +17,7 @@
 
 #include "base/memory/arena.h"
 #include "base/random.h"
+#include "broker/notices.h"
 #include "broker/redis/wake/wake_state.h"
 #include "redis/connection.h"
 #include "task/limits.h"
@@ -38,6 +39,7 @@ struct qn_redis_listener {
     int64_t received_at_mono_ns;   /* when the listener last received anything */
     bool pinged;                   /* and was asked to since */
     bool no_cancellations;         /* set by watch: they are for workers */
+    struct qn_notices *notices;    /* of await, while it waits; else NULL */
     int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
     int64_t pair_at_mono_ns;       /* where there is no pair: when arm tries again */
     struct qn_random random;       /* for the pace of polling */

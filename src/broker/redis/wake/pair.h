@@ -28,8 +28,8 @@ QUERN_NODISCARD quern_status qn_redis_pair_prepare(struct qn_redis *self,
                                                    quern_error *err);
 /* Adds the order to redirect where it is needed: as the first command. */
 void qn_redis_pair_redirect(struct qn_pipeline *pipeline, const struct qn_redis_pair *pair);
-/* After the run. False: the pair fell apart meanwhile, so that news of what was read may be lost:
- * read again. */
+/* After the run. False: the pair fell apart meanwhile, so that notices of what was read may be
+ * lost: read again. */
 QUERN_NODISCARD bool qn_redis_pair_settle(struct qn_redis *self, const struct qn_redis_pair *pair,
                                           const struct qn_pipeline *pipeline);
 

@@ -26,18 +26,27 @@ enum {
     PONG_WITHIN_MS = 4000,
     LOOK_AFTER_MS_MIN = 50, /* where there is no tracking */
     LOOK_AFTER_MS_MAX = 100,
-    NEWS_MAX = 1000 /* taken in at once: a flood of them must not outlast an interruption */
+    NOTICES_AT_ONCE = 1000 /* a flood of them must not outlast an interruption */
 };
 static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
 /* --- Receiving ---------------------------------------------------------------------- */
+
+/* With mutex held: anything may have changed. */
+static void note_work(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
+{
+    wakeup->work = true;
+    if (listener->notices != NULL) {
+        listener->notices->all = true;
+    }
+}
 
 /* With mutex held. */
 static void take_cancellation(struct qn_redis_listener *listener, const struct qn_reply *id,
                               struct qn_wakeup *wakeup)
 {
     if (id->size == 0) {
-        wakeup->work = true;
+        note_work(listener, wakeup);
     } else if (id->size < sizeof listener->cancel_id && strlen(id->data) == id->size) {
         memcpy(listener->cancel_id, id->data, id->size + 1);
         listener->cancel_from = 0;
@@ -45,7 +54,7 @@ static void take_cancellation(struct qn_redis_listener *listener, const struct q
 }
 
 /* Whether the notice is of one key with this end; for planted faults. */
-static bool is_news_of(const struct qn_reply *keys, const char *end)
+static bool is_notice_of(const struct qn_reply *keys, const char *end)
 {
     const struct qn_reply *key = qn_reply_at(keys, 0);
     size_t size = strlen(end);
@@ -56,9 +65,29 @@ static bool is_news_of(const struct qn_reply *keys, const char *end)
 /* The wake-up that a planted fault misses, because it was not armed. */
 static bool is_missed(const struct qn_reply *keys)
 {
-    return (QN_BUG(PAUSE_NOT_ARMED) && is_news_of(keys, ":paused")) ||
+    return (QN_BUG(PAUSE_NOT_ARMED) && is_notice_of(keys, ":paused")) ||
            (QN_BUG(EARLIER_DUE_NOT_ARMED) &&
-            (is_news_of(keys, ":scheduled") || is_news_of(keys, ":quern:due")));
+            (is_notice_of(keys, ":scheduled") || is_notice_of(keys, ":quern:due")));
+}
+
+/* With mutex held: some keys have changed, or all of them (nil). */
+static void take_keys(struct qn_redis_listener *listener, const struct qn_reply *keys,
+                      struct qn_wakeup *wakeup)
+{
+    static const char root[] = QN_KEY_ROOT;
+    const size_t root_size = sizeof root - 1;
+    wakeup->work = true;
+    if (listener->notices == NULL) {
+        return;
+    }
+    listener->notices->all = listener->notices->all || keys->type != QN_REPLY_ARRAY;
+    for (size_t i = 0; keys->type == QN_REPLY_ARRAY && i < keys->count; i++) {
+        const struct qn_reply *key = qn_reply_at(keys, i);
+        if (key->size > root_size) {
+            qn_notices_add(listener->notices,
+                           qn_notices_task_of_name(key->data + root_size, key->size - root_size));
+        }
+    }
 }
 
 static void take_message(struct qn_redis_listener *listener, const struct qn_reply *reply,
@@ -70,7 +99,7 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
     if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), QN_KEY_CANCEL) == 0) {
         take_cancellation(listener, qn_reply_at(reply, 2), wakeup);
     } else if (!is_missed(qn_reply_at(reply, 2))) {
-        wakeup->work = true; /* some keys, or all of them (nil) */
+        take_keys(listener, qn_reply_at(reply, 2), wakeup);
     }
 }
 
@@ -78,12 +107,12 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
 static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
-    int left = NEWS_MAX;
+    int left = NOTICES_AT_ONCE;
     do {
         quern_status status =
             qn_connection_try_receive(&listener->connection, &listener->arena, &reply, NULL);
         if (status != QUERN_OK) {
-            wakeup->work = true; /* it is closed now: arm has to make a new one */
+            note_work(listener, wakeup); /* it is closed now: arm has to make a new one */
             break;
         }
         if (reply == NULL) {
@@ -93,6 +122,9 @@ static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup
         listener->pinged = false;
         take_message(listener, reply, wakeup);
         qn_arena_reset(&listener->arena);
+        if (listener->notices != NULL && listener->notices->count == QN_NOTICES_MAX) {
+            break; /* await returns them first */
+        }
     } while (listener->cancel_id[0] == '\0' && --left > 0);
 }
 
@@ -105,14 +137,16 @@ static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_n
     int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
     if (listener->pinged && now_mono_ns >= lost_at_ns) {
         qn_connection_close(&listener->connection);
-        wakeup->work = true;
+        note_work(listener, wakeup);
     } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
         listener->pinged = true;
         listener->received_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
         /* A full socket means that it does not read: then nothing will come, either. */
-        wakeup->work = qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns,
-                                          NULL) != QUERN_OK;
+        if (qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns, NULL) !=
+            QUERN_OK) {
+            note_work(listener, wakeup);
+        }
     }
     return listener->pinged ? lost_at_ns : ping_at_ns;
 }
@@ -231,7 +265,7 @@ static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
     (void)pthread_mutex_lock(&listener->mutex);
     if (ready > 0 && fds[2].revents != 0 && listener->tracked_fd == fds[2].fd) {
         listener->tracked_fd = -1; /* reported once */
-        wakeup->work = true;
+        note_work(listener, wakeup);
     }
 }
 
@@ -254,7 +288,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     if (qn_wake_state_has_missed(&listener->state) ||
         (sleep->poll_at_mono_ns != 0 && now_mono_ns >= sleep->poll_at_mono_ns)) {
         qn_wake_state_change(&listener->state, QN_WAKE_TAKEN);
-        wakeup->work = true;
+        note_work(listener, wakeup);
     }
     if (wakeup->work || listener->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
         return true;
@@ -275,8 +309,8 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
 /* Until there is something to return or the time is up. *ret_asked: a cancellation has to be looked
  * up.
  */
-static quern_status wait_for_news(struct qn_redis_listener *listener, struct sleep *sleep,
-                                  struct qn_wakeup *wakeup, bool *ret_asked, quern_error *err)
+static quern_status wait_for_notices(struct qn_redis_listener *listener, struct sleep *sleep,
+                                     struct qn_wakeup *wakeup, bool *ret_asked, quern_error *err)
 {
     (void)pthread_mutex_lock(&listener->mutex);
     quern_status status = QUERN_OK;
@@ -301,7 +335,7 @@ quern_status qn_redis_wait(struct qn_broker *broker, int64_t timeout_ms,
     quern_status status;
     bool asked;
     do {
-        status = wait_for_news(&self->listener, &sleep, &wakeup, &asked, err);
+        status = wait_for_notices(&self->listener, &sleep, &wakeup, &asked, err);
         if (status == QUERN_OK && asked) {
             status = look_up_cancellation(self, &wakeup, err);
         }

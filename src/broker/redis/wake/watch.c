@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* watch.c - news of single tasks, for a client that waits for their end.
+/* watch.c - notices of single tasks, for a client that waits for their end.
  *
  * The key of a task is read over the tracked connection, so its next change wakes the listener,
  * also one that Go or an operator makes; no other program pays for that. Such a listener receives
@@ -13,7 +13,7 @@
 #include "broker/redis/wake/pair.h"
 
 /* The listener of a broker object that watches subscribes to less. Nothing is waiting yet. */
-static void choose_news(struct qn_redis_listener *listener)
+static void choose_notices(struct qn_redis_listener *listener)
 {
     (void)pthread_mutex_lock(&listener->mutex);
     listener->no_cancellations = true;
@@ -47,7 +47,7 @@ quern_status qn_redis_watch(struct qn_broker *broker, const char *queue, const c
                             quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
-    choose_news(&self->listener);
+    choose_notices(&self->listener);
     bool settled = false;
     quern_status status = QUERN_OK;
     for (int i = 0; status == QUERN_OK && i < QN_PAIR_ATTEMPT_MAX && !settled; i++) {
@@ -65,13 +65,20 @@ quern_status qn_redis_watch(struct qn_broker *broker, const char *queue, const c
                : status;
 }
 
-quern_status qn_redis_await(struct qn_broker *broker, int64_t timeout_ms, bool *ret_changed,
-                            quern_error *err)
+static void take_notices_in(struct qn_redis_listener *listener, struct qn_notices *notices)
 {
+    (void)pthread_mutex_lock(&listener->mutex);
+    listener->notices = notices;
+    (void)pthread_mutex_unlock(&listener->mutex);
+}
+
+quern_status qn_redis_await(struct qn_broker *broker, int64_t timeout_ms,
+                            struct qn_notices *ret_notices, quern_error *err)
+{
+    struct qn_redis_listener *listener = &qn_redis_of(broker)->listener;
     struct qn_wakeup wakeup;
+    take_notices_in(listener, ret_notices);
     quern_status status = qn_redis_wait(broker, timeout_ms, &wakeup, err);
-    if (status == QUERN_OK) {
-        *ret_changed = wakeup.work;
-    }
+    take_notices_in(listener, NULL);
     return status;
 }

@@ -135,7 +135,8 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
         status = qn_sqlite_rule_check(&doctor, &rules[i], err);
     }
     if (status == QUERN_OK && doctor.repair) {
-        qn_waiters_wake(doctor.self); /* a repaired task may be work */
+        qn_waiters_wake(doctor.self); /* a repaired task may be work, or over */
+        qn_waiters_report_any_end(doctor.self);
     }
     if (status == QUERN_OK && repair && rows) {
         status = qn_sqlite_integrity_check(&doctor, true, &safe, &rows, err);

@@ -144,7 +144,7 @@ static void note_leftovers(struct qn_sqlite_doctor *doctor)
     }
     if (doctor->repair) {
         qn_waiters_wake(doctor->self); /* both remove those that refuse */
-        qn_waiters_report_ends(doctor->self);
+        qn_waiters_report_any_end(doctor->self);
     }
     char text[TEXT_SIZE];
     (void)snprintf(

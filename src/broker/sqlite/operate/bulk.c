@@ -22,6 +22,7 @@ struct bulk_step {
     size_t count;
     int64_t seqs[QN_BULK_MAX];
     char (*ids)[QN_NAME_SIZE_MAX + 1]; /* of cancelled tasks; NULL for other actions */
+    struct qn_notices ends;
 };
 
 static quern_status select_step(struct bulk_step *step, const struct qn_bulk *bulk,
@@ -67,7 +68,7 @@ static quern_status check_archive(struct bulk_step *step, quern_error *err)
     return status;
 }
 
-static quern_status operate_step(struct bulk_step *step, quern_error *err)
+static quern_status operate_step(struct bulk_step *step, const char *queue, quern_error *err)
 {
     quern_status status = check_archive(step, err);
     for (size_t i = 0; status == QUERN_OK && i < step->count; i++) {
@@ -75,6 +76,9 @@ static quern_status operate_step(struct bulk_step *step, quern_error *err)
         status = qn_sqlite_operate_on(step->conn, &step->operation, &target, err);
         if (step->ids != NULL) {
             memcpy(step->ids[i], target.id, sizeof target.id);
+        }
+        if (qn_sqlite_operate_is_end(step->operation.action)) {
+            qn_notices_add(&step->ends, qn_notices_task(queue, target.id));
         }
     }
     return status;
@@ -84,9 +88,8 @@ static void wake(struct qn_sqlite *self, const struct bulk_step *step, const cha
 {
     if (step->operation.action == QUERN_ACTION_RUN) {
         qn_waiters_wake(self);
-    } else {
-        qn_waiters_report_ends(self);
     }
+    qn_waiters_report_ends(self, &step->ends);
     for (size_t i = 0; step->ids != NULL && i < step->count; i++) {
         qn_waiters_cancel(self, queue, step->ids[i],
                           qn_sqlite_operate_cancel(step->operation.action));
@@ -102,7 +105,7 @@ static quern_status operate_all(struct qn_sqlite *self, struct bulk_step *step,
     }
     status = select_step(step, bulk, err);
     if (status == QUERN_OK) {
-        status = operate_step(step, err);
+        status = operate_step(step, bulk->filter->queue, err);
     }
     if (status != QUERN_OK || step->count == 0) {
         qn_transaction_rollback(self);

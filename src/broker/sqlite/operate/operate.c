@@ -33,6 +33,11 @@ enum qn_cancel qn_sqlite_operate_cancel(quern_action action)
     return QN_CANCEL_NONE;
 }
 
+bool qn_sqlite_operate_is_end(quern_action action)
+{
+    return action == QUERN_ACTION_ARCHIVE || action == QUERN_ACTION_DELETE;
+}
+
 static quern_status do_run(struct qn_conn *conn, const struct qn_operate_target *target,
                            int64_t now_ms, quern_error *err)
 {
@@ -186,8 +191,11 @@ quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, co
     status = qn_transaction_commit(self, err);
     if (status == QUERN_OK && action == QUERN_ACTION_RUN) {
         qn_waiters_wake(self);
-    } else if (status == QUERN_OK) {
-        qn_waiters_report_ends(self);
+    }
+    if (status == QUERN_OK && qn_sqlite_operate_is_end(action)) {
+        struct qn_notices ends = {.count = 0};
+        qn_notices_add(&ends, qn_notices_task(place.queue, id));
+        qn_waiters_report_ends(self, &ends);
     }
     if (status == QUERN_OK && qn_sqlite_operate_cancel(action) != QN_CANCEL_NONE) {
         qn_waiters_cancel(self, place.queue, id, qn_sqlite_operate_cancel(action));

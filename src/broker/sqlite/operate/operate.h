@@ -22,6 +22,8 @@ QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn,
                                                   quern_error *err);
 /* The mark that the action leaves on a task that runs. */
 enum qn_cancel qn_sqlite_operate_cancel(quern_action action);
+/* Whether a task is over, or gone, after it. */
+bool qn_sqlite_operate_is_end(quern_action action);
 
 struct qn_queue_row {
     int64_t no;

@@ -144,6 +144,6 @@ quern_status qn_sqlite_remove_queue(struct qn_broker *broker, const char *queue,
             qn_conn_give_way();
         }
     }
-    qn_waiters_report_ends(self);
+    qn_waiters_report_any_end(self);
     return status;
 }

@@ -42,7 +42,8 @@ struct qn_queue_counters {
     struct qn_counted_queue *queues;
     size_t count;
     size_t capacity;
-    bool wake; /* something was done that a sleeping worker wants to know */
+    bool wake;              /* something was done that a sleeping worker wants to know */
+    struct qn_notices ends; /* tasks that have ended, for clients that wait for them */
 };
 
 void qn_queue_counters_init(struct qn_queue_counters *counters, struct qn_conn *conn,

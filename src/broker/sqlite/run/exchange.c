@@ -47,13 +47,26 @@ static size_t packed_size(const struct qn_exchange *exchange)
     return offsetof(struct packed, applied) + exchange->outcome_count;
 }
 
+/* Whether the task is over now; else it will run again, or nothing was changed. */
+static bool is_end(const struct qn_outcome *outcome, enum qn_applied applied)
+{
+    bool ends = outcome->kind == QN_DONE || outcome->kind == QN_DROP ||
+                outcome->kind == QN_ARCHIVE || outcome->kind == QN_CANCEL;
+    return applied == QN_SALVAGED || applied == QN_ARCHIVED || (applied == QN_APPLIED && ends);
+}
+
 static quern_status apply_outcomes(struct qn_queue_counters *counters,
                                    const struct qn_exchange *exchange,
                                    struct qn_exchange_reply *reply, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < exchange->outcome_count; i++) {
-        status = qn_outcome_apply(counters, &exchange->outcomes[i], &reply->applied[i], err);
+        const struct qn_outcome *outcome = &exchange->outcomes[i];
+        status = qn_outcome_apply(counters, outcome, &reply->applied[i], err);
+        if (status == QUERN_OK && is_end(outcome, reply->applied[i])) {
+            const struct qn_task *task = &outcome->run->task;
+            qn_notices_add(&counters->ends, qn_notices_task(task->queue, task->id));
+        }
     }
     return status;
 }
@@ -243,8 +256,9 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     if (status == QUERN_OK && (self.counters.wake || self.known)) {
         qn_waiters_wake(sqlite);
     }
-    if (status == QUERN_OK && (exchange->outcome_count > 0 || self.known)) {
-        qn_waiters_report_ends(sqlite);
+    self.counters.ends.all = self.known; /* the first request named them, or died before */
+    if (status == QUERN_OK) {
+        qn_waiters_report_ends(sqlite, &self.counters.ends);
     }
     if (status != QUERN_OK) {
         qn_exchange_free_runs(reply);

@@ -37,6 +37,9 @@ static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_too_late);
     qn_query_int(&query, run->row);
     qn_query_int(&query, batch->terms->now_wall_ms);
+    if (!QN_BUG(LATE_UNREPORTED)) {
+        qn_notices_add(&batch->counters->ends, qn_notices_task(queue->name, run->task.id));
+    }
     qn_leased_free(run);
     queue->processed++;
     queue->failed++;

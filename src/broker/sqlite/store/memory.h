@@ -18,6 +18,7 @@
 struct qn_memory_socket {
     struct qn_list node;
     char kind; /* 'w', 'c' or 'e', see wake/sockets.h */
+    bool lost; /* 'e': a message found no room; guarded as the list */
     int fd;    /* -1: none */
 };
 

@@ -204,6 +204,9 @@ static quern_status end_lease(struct recovering *recovering, struct qn_counted_q
     if (status != QUERN_OK) {
         return status;
     }
+    if (ended.archived) {
+        qn_notices_add(&recovering->counters.ends, qn_notices_task(queue->name, lease->id));
+    }
     recovering->report[recovering->count++] = (struct qn_recovery){.queue = queue->name,
                                                                    .id = lease->id,
                                                                    .cause = lease->cause,
@@ -384,9 +387,7 @@ quern_status qn_sqlite_recover(struct qn_broker *broker, struct qn_upkeep upkeep
         if (recovering.counters.wake) {
             qn_waiters_wake(recovering.self);
         }
-        if (recovering.count > 0) {
-            qn_waiters_report_ends(recovering.self);
-        }
+        qn_waiters_report_ends(recovering.self, &recovering.counters.ends);
         for (size_t i = 0; sink != NULL && i < recovering.count; i++) {
             sink->on_recovery(&recovering.report[i], sink->user);
         }

@@ -137,6 +137,36 @@ bool qn_sockets_make(const struct qn_sqlite *self, const struct qn_sockets *sock
     return true;
 }
 
+bool qn_sockets_removed(const struct qn_sockets *sockets, const char *kind)
+{
+    char name[QN_WAITER_ID_SIZE + 8];
+    struct stat info;
+    (void)snprintf(name, sizeof name, "%s.%s", sockets->id, kind);
+    return sockets->dir_fd >= 0 &&
+           fstatat(sockets->dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
+bool qn_sockets_note_lost(int dir_fd, const char *id)
+{
+    char name[QN_WAITER_ID_SIZE + 8];
+    struct stat info;
+    (void)snprintf(name, sizeof name, "%s.lock", id);
+    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool noted = fd >= 0 && fstat(fd, &info) == 0 && info.st_size > 0;
+    if (fd >= 0) {
+        noted = noted || ftruncate(fd, 1) != 0; /* then only the client's own reads help */
+        (void)close(fd);
+    }
+    return fd >= 0 && !noted;
+}
+
+bool qn_sockets_take_lost(const struct qn_sockets *sockets)
+{
+    struct stat info;
+    return sockets->lock_fd >= 0 && fstat(sockets->lock_fd, &info) == 0 && info.st_size > 0 &&
+           ftruncate(sockets->lock_fd, 0) == 0;
+}
+
 bool qn_sockets_make_pair(int *ret_fd, int *ret_send_fd)
 {
     int fds[2];

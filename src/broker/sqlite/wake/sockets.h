@@ -3,7 +3,8 @@
  * file, or in pairs for a database in memory.
  *
  * ID.w receives wake-ups and ID.c cancellations, of a worker; ID.e the ends of tasks, of a client
- * that waits for one. ID.lock is held with flock for life, so that senders can tell the dead. */
+ * that waits for one. ID.lock is held with flock for life, so that senders can tell the dead; it is
+ * empty, until a sender finds ID.e full. */
 #ifndef QN_BROKER_SQLITE_WAKE_SOCKETS_H
 #define QN_BROKER_SQLITE_WAKE_SOCKETS_H
 
@@ -20,6 +21,12 @@ QUERN_NODISCARD bool qn_sockets_open(const struct qn_sqlite *self, struct qn_soc
 QUERN_NODISCARD bool qn_sockets_make(const struct qn_sqlite *self, const struct qn_sockets *sockets,
                                      const char *kind, int *ret_fd);
 QUERN_NODISCARD bool qn_sockets_make_pair(int *ret_fd, int *ret_send_fd);
+/* Whether the name of the socket is gone. */
+bool qn_sockets_removed(const struct qn_sockets *sockets, const char *kind);
+/* For a sender: a message to ID.e was lost. False: that was noted before, and not taken yet. */
+bool qn_sockets_note_lost(int dir_fd, const char *id);
+/* Whether messages were lost since the last call. */
+bool qn_sockets_take_lost(const struct qn_sockets *sockets);
 /* "/proc/self/fd/N/ID.kind": an address that is short enough for any path of the file. */
 void qn_sockets_address(int dir_fd, const char *id, const char *kind,
                         struct sockaddr_un *ret_address);

@@ -307,14 +307,9 @@ static quern_status look_for_changes(struct qn_sqlite *self, bool *ret_changed, 
 static quern_status renew(struct qn_sqlite *self, bool *ret_renewed, quern_error *err)
 {
     struct qn_waiter *waiter = &self->waiter;
-    char name[QN_WAITER_ID_SIZE + 8];
-    struct stat info;
     quern_status status = QUERN_OK;
     pthread_mutex_lock(&waiter->mutex);
-    (void)snprintf(name, sizeof name, "%s.w", waiter->sockets.id);
-    *ret_renewed = waiter->sockets.dir_fd >= 0 &&
-                   fstatat(waiter->sockets.dir_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 &&
-                   errno == ENOENT;
+    *ret_renewed = qn_sockets_removed(&waiter->sockets, "w");
     if (*ret_renewed) {
         close_waiter(self);
         status = prepare(self, err);

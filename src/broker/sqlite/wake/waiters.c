@@ -7,6 +7,11 @@
  * the three are removed. A full socket belongs to a process that has not read its wake-ups yet: it
  * will. A failed send is no error, since every waiter polls each second.
  *
+ * The ends of tasks are messages that differ, so one that finds a full socket leaves a note: the
+ * receiver checks for it each time that its socket is empty. As it may have done so just before,
+ * the sender then tries once more, now with a message that means any task. It does so on a new
+ * socket of its own, since what other receivers have not read yet fills the old one, too.
+ *
  * In memory each waiter has two pairs of sockets instead, and is an element of a list. */
 #include "broker/sqlite/wake/waiters.h"
 
@@ -25,6 +30,7 @@
 #include "base/memory/vec.h"
 #include "broker/sqlite/file/place.h"
 #include "broker/sqlite/sqlite.h"
+#include "broker/sqlite/wake/end_message.h"
 #include "broker/sqlite/wake/sockets.h"
 
 #define NS_PER_S INT64_C(1000000000)
@@ -167,17 +173,55 @@ void qn_waiters_leave(struct qn_memory *memory, struct qn_memory_socket *sender)
     }
 }
 
+bool qn_waiters_take_lost(struct qn_memory *memory, struct qn_memory_socket *sender)
+{
+    pthread_mutex_lock(&memory->sockets_mutex);
+    bool lost = sender->lost;
+    sender->lost = false;
+    pthread_mutex_unlock(&memory->sockets_mutex);
+    return lost;
+}
+
+/* The message on the ends of tasks that are not named. */
+static const struct qn_bytes any_end = {"e", 1};
+
+static bool has_no_room(ssize_t sent)
+{
+    return sent < 0 && (errno == EAGAIN || errno == ENOBUFS) && !QN_BUG(LOST_UNNOTED);
+}
+
 static void send_in_memory(struct qn_memory *memory, char kind, struct qn_bytes message)
 {
     pthread_mutex_lock(&memory->sockets_mutex);
     for (struct qn_list *at = memory->sockets.next; at != &memory->sockets; at = at->next) {
-        const struct qn_memory_socket *to = QN_CONTAINER_OF(at, struct qn_memory_socket, node);
-        if (to->kind == kind) {
-            /* A full one will look. */
-            (void)send(to->fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        struct qn_memory_socket *to = QN_CONTAINER_OF(at, struct qn_memory_socket, node);
+        const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+        if (to->kind == kind && has_no_room(send(to->fd, message.data, message.size, flags)) &&
+            kind == 'e' && !to->lost) {
+            to->lost = true;
+            (void)send(to->fd, any_end.data, any_end.size, flags);
         }
     }
     pthread_mutex_unlock(&memory->sockets_mutex);
+}
+
+static ssize_t send_to(const struct qn_waiters *waiters, const struct sockaddr_un *address,
+                       struct qn_bytes message)
+{
+    return sendto(waiters->send_fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL,
+                  (const struct sockaddr *)(const void *)address, sizeof *address);
+}
+
+static void note_lost(struct qn_waiters *waiters, const char *id, const struct sockaddr_un *address)
+{
+    if (qn_sockets_note_lost(waiters->dir_fd, id)) {
+        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd >= 0) {
+            (void)close(waiters->send_fd);
+            waiters->send_fd = fd;
+        }
+        (void)send_to(waiters, address, any_end);
+    }
 }
 
 static void send_to_files(struct qn_sqlite *self, char kind, struct qn_bytes message)
@@ -189,13 +233,13 @@ static void send_to_files(struct qn_sqlite *self, char kind, struct qn_bytes mes
     for (size_t i = 0; ids != NULL && i < ids->count; i++) {
         struct sockaddr_un address;
         qn_sockets_address(waiters->dir_fd, ids->items[i], name, &address);
-        ssize_t sent =
-            sendto(waiters->send_fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL,
-                   (const struct sockaddr *)(const void *)&address, sizeof address);
+        ssize_t sent = send_to(waiters, &address, message);
         if (sent < 0 && errno == ECONNREFUSED) {
             remove_stale(waiters, ids->items[i]);
         } else if (sent < 0 && errno == ENOENT) {
             waiters->changed_at_ns = -1;
+        } else if (has_no_room(sent) && kind == 'e') {
+            note_lost(waiters, ids->items[i], &address);
         }
     }
     pthread_mutex_unlock(&waiters->mutex);
@@ -216,10 +260,18 @@ void qn_waiters_wake(struct qn_sqlite *self)
     send_all(self, 'w', "w", 1);
 }
 
-void qn_waiters_report_ends(struct qn_sqlite *self)
+void qn_waiters_report_ends(struct qn_sqlite *self, const struct qn_notices *ends)
+{
+    unsigned char message[QN_END_MESSAGE_SIZE_MAX];
+    if (!qn_notices_empty(ends) && !QN_BUG(END_UNREPORTED)) {
+        send_all(self, 'e', message, qn_end_message_encode(ends, message));
+    }
+}
+
+void qn_waiters_report_any_end(struct qn_sqlite *self)
 {
     if (!QN_BUG(END_UNREPORTED)) {
-        send_all(self, 'e', "e", 1);
+        send_all(self, 'e', any_end.data, any_end.size);
     }
 }
 
