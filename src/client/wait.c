@@ -163,8 +163,9 @@ static void await_notice(struct wait *wait, int64_t left_ms)
     int64_t most_ms = has_limit ? left_ms : READ_MS_MAX;
     bool noticed = qn_dispatch_await(&wait->client->dispatch, &wait->waiting, wait->client->broker,
                                      now_ns + most_ms * QN_NS_PER_MS);
-    if (noticed) {
-        pace(wait, left_ms - (qn_clock_mono_ns() - now_ns) / QN_NS_PER_MS);
+    int64_t waited_ms = (qn_clock_mono_ns() - now_ns) / QN_NS_PER_MS;
+    if (noticed && waited_ms < left_ms) {
+        pace(wait, left_ms - waited_ms);
     }
 }
 

@@ -178,20 +178,32 @@ static void task_without_attempts_after_a_death_is_noticed(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
     qn_leased_free(contract_take_id(c, "default", "a"));
     struct qn_broker *broker = watch(c, "a");
-    contract_lapse(c, "default");
+    contract_expire(c, "default");
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_ARCHIVED);
     assert_noticed(broker);
 }
 
-/* More messages than fit where they wait to be received: 10 on many systems, 512 on others. */
+/* More messages than can wait to be received: 10 on many systems, 512 on others. */
+static int too_many_messages(void)
+{
+    int limit = 0;
+    FILE *file = fopen("/proc/sys/net/unix/max_dgram_qlen", "re");
+    bool known = file != NULL && fscanf(file, "%d", &limit) == 1;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return known && limit < 600 ? limit + 20 : 600;
+}
+
 static void notice_that_finds_no_room_is_not_lost(struct contract *c)
 {
     quern_error err = {0};
     char id[16];
     contract_put(c, "default", "a");
     struct qn_broker *broker = watch(c, "a");
-    contract_put_many(c, "default", "t", 600);
-    for (int i = 0; i < 600; i++) {
+    const int count = too_many_messages();
+    contract_put_many(c, "default", "t", (size_t)count);
+    for (int i = 0; i < count; i++) {
         (void)snprintf(id, sizeof id, "t%04d", i);
         assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
     }

@@ -10,7 +10,7 @@
 #include "client/dispatch.h"
 
 #define THREAD_COUNT 20
-#define WHO_ALL UINT64_MAX
+#define ALL_TASKS UINT64_MAX
 
 /* The broker: one notice at a time, until it is taken. */
 static struct {
@@ -32,8 +32,8 @@ static quern_status await_posted(struct qn_broker *broker, int64_t timeout_ms,
     }
     quern_status status = source.failures > 0 ? QUERN_E_CONNECT : QUERN_OK;
     source.failures -= status != QUERN_OK ? 1 : 0;
-    ret_notices->all = source.posted == WHO_ALL;
-    if (source.posted != 0 && source.posted != WHO_ALL) {
+    ret_notices->all = source.posted == ALL_TASKS;
+    if (source.posted != 0 && source.posted != ALL_TASKS) {
         qn_notices_add(ret_notices, source.posted);
     }
     source.posted = 0;
@@ -158,7 +158,7 @@ static void notice_without_a_task_wakes_all_threads(void **state)
     (void)state;
     struct dispatched self;
     start(&self, THREAD_COUNT);
-    post(WHO_ALL);
+    post(ALL_TASKS);
     for (size_t i = 0; i < THREAD_COUNT; i++) {
         assert_noticed(&self, i);
     }

@@ -24,7 +24,7 @@ static quern_status count_reads(struct qn_broker *broker, const quern_task_filte
     return hooks.real->tasks(broker, filter, on_task, user, err);
 }
 
-/* No notice ever comes. Whoever asks for too much gets a failure instead of so long a sleep. */
+/* No notice ever comes. To sleep for more than a second is a failure. */
 static quern_status lose_notices(struct qn_broker *broker, int64_t timeout_ms,
                                  struct qn_notices *ret_notices, quern_error *err)
 {
