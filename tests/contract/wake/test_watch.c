@@ -240,7 +240,7 @@ static void end_in_a_queue_with_a_long_name_is_noticed(struct contract *c)
     assert_ok(qn_broker_watch(broker, queue, "a", &err), err);
     assert_ok(quern_client_open(c->url, NULL, &client, &err), err);
     quern_task_info *info = NULL;
-    assert_int_equal(quern_client_wait(client, "a", 20, &info, &err), QUERN_E_TIMEOUT);
+    assert_int_equal(quern_client_wait(client, "a", BRIEFLY_MS, &info, &err), QUERN_E_TIMEOUT);
     test_waiter_start(&waiter, client, "a");
     contract_finish(c, run, QN_DONE);
     test_waiter_assert(&waiter, QUERN_TASK_COMPLETED);
