@@ -6,6 +6,8 @@
  * it again (open.c). */
 #include "redis/connection.h"
 
+#include "base/error.h"
+
 #define RECEIVE_MAX 16 /* of a look without waiting: a server that never pauses must not hold it */
 
 void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint)
@@ -18,6 +20,11 @@ void qn_connection_close(struct qn_connection *connection)
 {
     qn_socket_close(&connection->socket);
     qn_decode_finish(&connection->decoder);
+}
+
+bool qn_connection_is_stale(const struct qn_connection *connection)
+{
+    return qn_decode_has_unread(&connection->decoder) || qn_socket_is_stale(&connection->socket);
 }
 
 /* Closes it after a failure, and passes the status on. */
@@ -93,4 +100,14 @@ quern_status qn_connection_receive(struct qn_connection *connection, struct qn_a
         *ret_reply = reply;
     }
     return close_unless_ok(connection, status);
+}
+
+quern_status qn_connection_expect_no_more(struct qn_connection *connection, quern_error *err)
+{
+    if (!qn_decode_has_unread(&connection->decoder)) {
+        return QUERN_OK;
+    }
+    return close_unless_ok(connection,
+                           qn_error_set(err, QUERN_E_BROKER, "%s: more replies than requests",
+                                        connection->endpoint->peer.address));
 }

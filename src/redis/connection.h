@@ -26,6 +26,9 @@ struct qn_connection {
 };
 void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint);
 void qn_connection_close(struct qn_connection *connection);
+/* Whether an open connection on which no reply is expected cannot be used any more: the server has
+ * closed it, or has sent more than was requested, so that replies and requests no longer match. */
+bool qn_connection_is_stale(const struct qn_connection *connection);
 /* Either all bytes go out, or the connection is closed. socket.sent_bytes grows by those that may
  * have reached the server. QUERN_E_CONNECT, QUERN_E_TIMEOUT. */
 QUERN_NODISCARD quern_status qn_connection_send(struct qn_connection *connection, const void *data,
@@ -39,6 +42,10 @@ void qn_connection_limit(struct qn_connection *connection, size_t reply_size_max
 QUERN_NODISCARD quern_status qn_connection_receive(struct qn_connection *connection,
                                                    struct qn_arena *arena, int64_t deadline_mono_ns,
                                                    struct qn_reply **ret_reply, quern_error *err);
+/* After the reply to the last request. QUERN_E_BROKER, and closed: more has come already, so that
+ * none of the replies can be trusted to be that of its request. */
+QUERN_NODISCARD quern_status qn_connection_expect_no_more(struct qn_connection *connection,
+                                                          quern_error *err);
 /* The next reply if it is there, else NULL, without waiting; for the listener, which polls the fd
  * when it got NULL: more may be there, as it does not look for ever. A part of a reply lives in the
  * arena: reset it only after a whole one. */

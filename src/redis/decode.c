@@ -229,6 +229,11 @@ static quern_status fail(const struct qn_decoder *decoder, quern_error *err)
                                          : decoder->reader->errstr);
 }
 
+bool qn_decode_has_unread(const struct qn_decoder *decoder)
+{
+    return decoder->reader != NULL && unread(decoder) > 0;
+}
+
 quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data, size_t size,
                             quern_error *err)
 {

@@ -28,6 +28,8 @@ struct qn_decoder {
 QUERN_NODISCARD quern_status qn_decode_init(struct qn_decoder *decoder, const char *address,
                                             quern_error *err);
 void qn_decode_finish(struct qn_decoder *decoder);
+/* Whether bytes were received that no decoded reply consists of. */
+bool qn_decode_has_unread(const struct qn_decoder *decoder);
 /* Takes in bytes of the server. QUERN_E_BROKER: the reply is larger than allowed. */
 QUERN_NODISCARD quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data,
                                             size_t size, quern_error *err);

@@ -149,6 +149,9 @@ static quern_status receive_answers(struct qn_connection *connection, struct qn_
                 qn_server_error(connection->endpoint->peer.address, reply, "SELECT", NULL, err);
         }
     }
+    if (status == QUERN_OK) {
+        status = qn_connection_expect_no_more(connection, err);
+    }
     return status;
 }
 

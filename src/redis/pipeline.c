@@ -279,7 +279,7 @@ static quern_status open_connection(struct qn_pipeline *pipeline, quern_error *e
 {
     struct qn_connection *connection = &pipeline->channel->connection;
     if (connection->socket.fd >= 0 && pipeline->sent_count == 0 &&
-        qn_socket_is_stale(&connection->socket)) {
+        qn_connection_is_stale(connection)) {
         qn_connection_close(connection);
     }
     return qn_open_connection(connection, pipeline->deadline_ns, err);
@@ -344,6 +344,9 @@ static quern_status exchange(struct qn_pipeline *pipeline, size_t first, quern_e
         if (status == QUERN_OK) {
             status = read_replies(pipeline, first, err);
         }
+    }
+    if (status == QUERN_OK) {
+        status = qn_connection_expect_no_more(&pipeline->channel->connection, err);
     }
     return status;
 }

@@ -16,7 +16,7 @@ quern_status qn_redis_pair_prepare(struct qn_redis *self, struct qn_redis_pair *
 {
     struct qn_redis_listener *listener = &self->listener;
     struct qn_connection *tracked = &self->channels[QN_CHANNEL_TRACKED].connection;
-    if (tracked->socket.fd >= 0 && qn_socket_is_stale(&tracked->socket)) {
+    if (tracked->socket.fd >= 0 && qn_connection_is_stale(tracked)) {
         qn_connection_close(tracked);
     }
     (void)pthread_mutex_lock(&listener->mutex);
