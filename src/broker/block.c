@@ -34,16 +34,7 @@ size_t qn_block_bytes_size(const void *data, size_t size)
     return data == NULL ? 0 : size + 1;
 }
 
-const void *qn_block_put_bytes(char **at, const void *data, size_t size)
-{
-    const void *copy = qn_block_put(at, data, size);
-    if (copy != NULL) {
-        *(*at)++ = '\0';
-    }
-    return copy;
-}
-
-const void *qn_block_put(char **at, const void *data, size_t size)
+static const void *put(char **at, const void *data, size_t size)
 {
     if (data == NULL) {
         return NULL;
@@ -56,9 +47,18 @@ const void *qn_block_put(char **at, const void *data, size_t size)
     return copy;
 }
 
+const void *qn_block_put_bytes(char **at, const void *data, size_t size)
+{
+    const void *copy = put(at, data, size);
+    if (copy != NULL) {
+        *(*at)++ = '\0';
+    }
+    return copy;
+}
+
 const char *qn_block_put_text(char **at, const char *text)
 {
-    return qn_block_put(at, text, qn_block_text_size(text));
+    return put(at, text, qn_block_text_size(text));
 }
 
 static const quern_header *put_headers(char **at, const struct qn_task *task)

@@ -56,7 +56,7 @@ quern_worker_list *qn_service_workers(quern_inspector *inspector)
 }
 
 /* The queues are "critical=6 default=3"; names may hold blanks. */
-bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue)
+static bool serves(const quern_worker_info *worker, const char *queue)
 {
     size_t size = strlen(queue);
     for (const char *at = strstr(worker->queues, queue); size > 0 && at != NULL;
@@ -71,7 +71,8 @@ bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue
     return false;
 }
 
-bool qn_service_worker_takes(const quern_worker_info *worker, const char *type)
+/* Of the type, as far as it is known. */
+static bool takes_type(const quern_worker_info *worker, const char *type)
 {
     const char *pattern = worker->types;
     while (pattern != NULL && *pattern != '\0') {
@@ -89,7 +90,7 @@ size_t qn_service_count_workers(const quern_worker_list *workers, const char *qu
 {
     size_t count = 0;
     for (size_t i = 0; i < quern_worker_list_size(workers); i++) {
-        count += qn_service_worker_serves(quern_worker_list_at(workers, i), queue) ? 1 : 0;
+        count += serves(quern_worker_list_at(workers, i), queue) ? 1 : 0;
     }
     return count;
 }
@@ -184,11 +185,11 @@ static struct census count_workers(const struct qn_service *service, const char 
     size_t count = quern_worker_list_size(service->workers);
     for (size_t i = 0; i < count && (to_end || census.able == 0); i++) {
         const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
-        if (!qn_service_worker_serves(worker, queue)) {
+        if (!serves(worker, queue)) {
             continue;
         }
         census.all++;
-        if (type != NULL && !qn_service_worker_takes(worker, type)) {
+        if (type != NULL && !takes_type(worker, type)) {
             continue;
         }
         census.takers++;

@@ -24,9 +24,6 @@ quern_worker_list *qn_service_workers(quern_inspector *inspector);
 
 /* Never NULL. */
 const char *qn_service_status_name(quern_worker_status status);
-bool qn_service_worker_serves(const quern_worker_info *worker, const char *queue);
-/* Of the type, as far as it is known. */
-bool qn_service_worker_takes(const quern_worker_info *worker, const char *type);
 /* How many live workers serve the queue. */
 size_t qn_service_count_workers(const quern_worker_list *workers, const char *queue);
 

@@ -11,7 +11,8 @@
 #include "worker/internal.h"
 #include "worker/run/verdict.h"
 
-void qn_give_back_run(struct quern_worker *worker, struct quern_run *run,
+/* Takes this run out of the pool if it has not started, and finishes it with this reason. */
+static void give_back(struct quern_worker *worker, struct quern_run *run,
                       enum qn_cancel_reason reason)
 {
     if (run->phase != QN_RUN_WAITING || !qn_pool_take_back(worker->pool, &run->item)) {
@@ -34,7 +35,7 @@ size_t qn_give_back_waiting(struct quern_worker *worker, int64_t now_mono_ns)
         if (late || worker->state != QN_WORKER_RUNNING || worker->clearing ||
             worker->paused[run->leased->queue_index]) {
             late_count += late ? 1 : 0;
-            qn_give_back_run(worker, run, qn_run_cancel_reason(run));
+            give_back(worker, run, qn_run_cancel_reason(run));
         }
     }
     return late_count;
@@ -44,6 +45,6 @@ void qn_give_back_cancelled(struct quern_worker *worker, struct quern_run *run,
                             enum qn_cancel_reason reason)
 {
     qn_run_cancel(run, reason);
-    qn_give_back_run(worker, run, reason);
+    give_back(worker, run, reason);
     qn_signals_wake_keeper(worker); /* from now on its grace is counted */
 }

@@ -7,9 +7,6 @@
 
 struct quern_worker;
 
-/* Takes this run out of the pool if it has not started, and finishes it with this reason. */
-void qn_give_back_run(struct quern_worker *worker, struct quern_run *run,
-                      enum qn_cancel_reason reason);
 /* Gives back runs that wait too long, whose queue is paused, or all when the worker drains.
  * Returns how many waited too long. */
 size_t qn_give_back_waiting(struct quern_worker *worker, int64_t now_mono_ns);

@@ -35,7 +35,8 @@ static const struct {
     {0x20030528, "OrangeFS"},
 };
 
-const char *qn_sqlite_file_network(const char *path)
+/* The name of the network file system that `path` is on; NULL: a local one. */
+static const char *network_name(const char *path)
 {
     struct statfs info;
     if (statfs(path, &info) != 0) {
@@ -129,7 +130,7 @@ static quern_status check_network(const char *path, bool exists, bool unsafe_fs,
         char *slash = strrchr(place, '/');
         slash[slash == place ? 1 : 0] = '\0';
     }
-    const char *name = unsafe_fs ? NULL : qn_sqlite_file_network(place);
+    const char *name = unsafe_fs ? NULL : network_name(place);
     if (name != NULL) {
         return qn_error_set(
             err, QUERN_E_CONNECT,

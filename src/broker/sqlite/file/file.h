@@ -9,7 +9,5 @@
  * requested. unsafe_fs and trust_owner are set. */
 QUERN_NODISCARD quern_status qn_sqlite_file_prepare(struct qn_sqlite *self, const char *path,
                                                     bool create, quern_error *err);
-/* The name of the network file system that `path` is on; NULL: a local one. */
-const char *qn_sqlite_file_network(const char *path);
 
 #endif
