@@ -106,6 +106,17 @@ ROOMS = {
 }
 
 
+def reachable(start, graph):
+    """What `start` uses, directly or by way of others; itself only in a circle."""
+    seen, todo = set(), [start]
+    while todo:
+        for other in graph.get(todo.pop(), ()):
+            if other not in seen:
+                seen.add(other)
+                todo.append(other)
+    return seen
+
+
 def below(name, graph):
     """`name` itself and everything that it may use."""
     seen = {name}

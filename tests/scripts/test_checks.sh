@@ -28,6 +28,7 @@ clean_tree()
 plant()
 {
     file=$root/tree/$1
+    mkdir -p "$(dirname "$file")"
     shift
     { echo "/* SPDX-License-Identifier: MIT */" && printf '%s\n' "$@"; } >"$file"
 }
@@ -69,12 +70,23 @@ for check in check_layers check_lengths check_words; do
     passes "$check"
 done
 
-# Layers: up, sideways, a public header that looks inside, an example that does, a public header of
-# a layer above, reserved headers; rooms; exceptions that are needed no more.
+# Layers: up, sideways, a public header that looks inside or up, an example that does, a public
+# header of a layer above, reserved headers; rooms; circles; exceptions that are needed no more.
 plant src/base/up.c '#include "client/client.h"'
 plant src/client/side.c '#include <errno.h>' '#include "inspect/inspector.h"'
 plant src/client/quoted.c '#include "client.h"'
 plant include/quern/inside.h '#include "base/text/buf.h"'
+plant include/quern/task.h '#include "quern/log.h"' '#include "quern/worker.h"'
+plant include/quern/unheard_of.h '#include "quern/task.h"'
+plant include/quern/worker.h '# include <hiredis/read.h>'
+plant include/quern/worker.hpp '#include "quern/client.hpp"' '#include "quern/task.h"'
+plant src/client/angles.c '#include <worker/internal.h>'
+plant src/client/dots.c '#include "../worker/internal.h"'
+plant src/top.c '#include "client/client.h"'
+plant src/client/a.h '#include "client/b.h"'
+plant src/client/b.h '#include "client/c.h"'
+plant src/client/c.h '#include "client/a.h"'
+plant src/client/d.h '#include "client/a.h"'
 plant examples/inside.c '#include "broker/broker.h"'
 plant src/client/database.c '#include <sqlite3.h>'
 plant src/base/kit.c '#include "quern/testing.h"'
@@ -93,14 +105,21 @@ plant src/base/excused.c '#include "client/client.h"'
     echo "include src/base/mended.c client/client.h"
 } >"$root/tree/scripts/layer_exceptions.txt"
 names check_layers src/base/up.c:2: src/client/side.c:3: src/client/quoted.c:2: \
+    "include/quern/task.h:3: #include \"quern/worker.h\": quern/task.h is of task" \
+    include/quern/unheard_of.h:2: include/quern/worker.h:2: src/client/angles.c:2: \
+    src/client/dots.c:2: src/top.c:2: \
+    "client/a.h: a circle of includes: client/a.h, client/b.h, client/c.h" \
     include/quern/inside.h:2: examples/inside.c:2: src/client/database.c:2: src/base/kit.c:2: \
     src/client/bytes.c:2: src/client/digest.c:2: src/base/shown.c:2: src/base/new.c:2: \
     src/broker/sqlite/store/room.c:2: "layer_exceptions.txt:2: include src/base/mended.c"
-if grep -q -e holder.c -e down.c -e 'excused\.c:' "$root/said"; then
+if grep -q -e holder.c -e down.c -e 'excused\.c:' -e worker.hpp -e task.h:2 -e client/d.h \
+    "$root/said"; then
     fail "check_layers refuses what is right"
 fi
 
-# Objects: calls that point up, a circle, a name of another file, exceptions that nothing needs.
+# Objects: calls that point up, circles (by calls, by a table of callbacks, by a function that a
+# header defines), variables, a name of another file or without prefix, exceptions that nothing
+# needs.
 # compile FILE LINE... - one source of the tree and its object, as cmake names it.
 compile()
 {
@@ -113,6 +132,10 @@ mkdir -p "$root/tree/scripts" "$root/tree/src/broker/sqlite/store" \
     "$root/tree/src/broker/sqlite/run"
 compile base/str.c 'int qn_str_size(void) { return 1; }'
 compile client/batch.c 'int qn_str_size(void);' 'int qn_batch_add(void) { return qn_str_size(); }'
+compile base/constant.c 'int qn_constant_f(void);' \
+    'static int (*const table[])(void) = {qn_constant_f};' \
+    'int qn_constant_f(void) { return table[0] != 0; }'
+compile cli/state.c 'int qn_state_of_program = 1;'
 passes check_objects "$root/build"
 compile base/up.c 'int qn_batch_add(void);' 'int qn_up(void) { return qn_batch_add(); }'
 compile base/excused.c 'int qn_batch_add(void);' 'int qn_excused(void) { return qn_batch_add(); }'
@@ -123,21 +146,43 @@ compile client/left.c 'int qn_right(void);' 'int qn_left(void) { return qn_right
 compile client/right.c 'int qn_left(void);' 'int qn_right(void) { return qn_left(); }'
 compile client/first.c 'int qn_last(void);' 'int qn_first(void) { return qn_last(); }'
 compile client/last.c 'int qn_first(void);' 'int qn_last(void) { return qn_first(); }'
-compile client/named.c 'int qn_other_thing;' 'int qn_known_thing;' 'int qn_named_thing;'
+compile client/named.c 'const int qn_other_thing;' 'const int qn_known_thing;' \
+    'const int qn_named_thing;' 'int helper(void) { return 1; }'
+compile client/ops.c 'int qn_user(void);' 'int (*const qn_ops[])(void) = {qn_user};'
+compile client/user.c 'extern int (*const qn_ops[])(void);' \
+    'int qn_user(void) { return qn_ops[0](); }'
+plant src/client/inner.h 'int qn_inner(void);' \
+    'static inline int outer(void) { return qn_inner(); }'
+compile client/inner.c '#include "inner.h"' 'int qn_outer(void);' \
+    'int qn_inner(void) { return qn_outer(); }'
+compile client/outer.c '#include "inner.h"' 'int qn_outer(void) { return outer(); }'
+compile client/state.c 'static int count;' 'int qn_state_count(void) { return ++count; }' \
+    'static int begun = 1;' 'int qn_state_begun(void) { return begun++; }' \
+    'int qn_state_local(void) { static int local; return ++local; }' 'int qn_state_shared = 2;' \
+    'static _Thread_local int own;' 'int qn_state_own(void) { return ++own; }' \
+    'static int excused;' 'int qn_state_excused(void) { return ++excused; }'
 {
     echo "call base/excused.c client/batch.c"
     echo "call base/mended.c client/batch.c"
     echo "circle client/last.c client/first.c"
     echo "circle client/batch.c base/str.c"
+    echo "data client/state.c excused"
+    echo "data client/state.c mended"
     echo "name client/named.c qn_known_"
     echo "name client/named.c qn_gone"
 } >"$root/tree/scripts/layer_exceptions.txt"
 names check_objects "$root/build" "src/base/up.c: uses qn_batch_add of client/batch.c" \
     "src/broker/sqlite/store/open.c: uses qn_take_one of broker/sqlite/run/take.c" \
     "src/client/left.c: a circle of 2 files" "src/client/named.c: qn_other_thing is not named" \
+    "src/client/named.c: helper is not named" "src/client/ops.c: a circle of 2 files" \
+    "src/client/inner.c: a circle of 2 files" "src/client/state.c: count is a variable" \
+    "src/client/state.c: begun is" "src/client/state.c: local is" "src/client/state.c: own is" \
+    "src/client/state.c: qn_state_shared is" \
     "layer_exceptions.txt:2: call base/mended.c" "layer_exceptions.txt:4: circle client/batch.c" \
-    "layer_exceptions.txt:6: name client/named.c qn_gone"
-if grep -q -e src/base/excused.c -e first.c: -e qn_known_thing -e qn_named_thing "$root/said"; then
+    "layer_exceptions.txt:6: data client/state.c mended" \
+    "layer_exceptions.txt:8: name client/named.c qn_gone"
+if grep -q -e src/base/excused.c -e first.c: -e qn_known_thing -e qn_named_thing -e "excused is" \
+    -e src/base/constant.c -e src/cli/ "$root/said"; then
     fail "check_objects refuses what is right"
 fi
 rm -rf "$root/build"
@@ -176,14 +221,16 @@ done
 {
     printf '%s words\n\n```\n%s words\n```\n' "$(lines 95 x | tr -d '\n')" \
         "$(lines 95 x | tr -d '\n')"
-    printf '| a | b |\n|---|---|\n| 1 | `x|y` |\n| 1 | 2 | 3 |\n'
+    printf '| a | b |\n|---|---|\n| 1 | `x\\|y` |\n| 1 | 2 | 3 |\n\n'
+    printf -- '- list\n\n  | a | b |\n  |---|---|\n  | 1 | `x|y` |\n  | 1 |\n'
 } >"$root/tree/docs/page.md"
 names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:501:" \
     "tests/unit/wide.c:2: line has 101 columns" "src/base/wide_one.c:2: six has 6 parameters" \
     "src/base/wide_one.c:12: quern_six has 6 parameters" \
     "src/base/long.lua:1: long_one has 71 lines" "src/base/either.c:7: f has #ifdef X inside" \
     "tests/unit/full: folder has 25 files" \
-    "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2"
+    "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2" \
+    "docs/page.md:15: row has 3 columns" "docs/page.md:16: row has 1 columns"
 if grep -q -e five -e quern_pairs -e page.md:4 -e page.md:8 "$root/said"; then
     fail "check_lengths refuses what is right"
 fi
@@ -196,6 +243,13 @@ clean_tree
 plant src/base/heap.c 'void *block = malloc(3);'
 plant src/client/speak.c 'void f(void) { printf("x"); }' '/* printf("fine here") */'
 plant src/client/quit.c 'void f(void) { abort(); }'
+plant src/base/line.c 'void f(void) { getline(&a, &b, c); }'
+plant src/client/mask.c 'void f(void) { umask(077); }'
+plant src/client/shared.c 'void f(void) { gmtime(&now); }' 'void g(void) { gmtime_r(&now, &tm); }'
+plant src/client/date.c 'void f(void) { timespec_get(&now, TIME_UTC); }'
+plant src/base/unsafe.c 'void f(void) { atoll(text); }'
+plant src/base/fnv.c 'h = h * 0x100000001B3;'
+plant src/client/key.c 'const char *key = "asynq:workers";'
 plant src/client/asks.c 'const char *home = getenv("HOME");'
 plant tests/unit/test_nap.c 'void f(void) { usleep(10); }'
 plant src/base/slashes.c 'int a; // no'
@@ -211,10 +265,12 @@ printf '%s\n' '-- Writes nothing: malloc() is fine here.' '-- a lock that some''
 plant src/base/fine.c 'const char *url = "http://x // malloc(3)";'
 echo 'int a;' >"$root/tree/src/base/unlicensed.c"
 names check_words src/base/heap.c:2: src/client/speak.c:2: src/client/quit.c:2: \
+    src/base/line.c:2: src/client/mask.c:2: src/client/shared.c:2: src/client/date.c:2: \
+    src/base/unsafe.c:2: src/base/fnv.c:2: src/client/key.c:2: \
     src/client/asks.c:2: tests/unit/test_nap.c:2: src/base/slashes.c:2: src/base/later.c:2: \
     src/base/wrong_word.c:2: src/base/unlicensed.c:1: \
     src/base/riddle.c:2: src/broker/redis/run/riddle.lua:2: src/base/old_word.c:2: docs/page.md:1:
-if grep -q -e fine.c -e diary.md -e speak.c:3: -e riddle.lua:1: "$root/said"; then
+if grep -q -e fine.c -e diary.md -e speak.c:3: -e shared.c:3: -e riddle.lua:1: "$root/said"; then
     fail "check_words looks into comments and strings where it should not"
 fi
 
@@ -226,13 +282,22 @@ if command -v luacheck >/dev/null; then
         >"$root/tree/src/broker/redis/lua/lib_greet.lua"
     printf -- '-- include: lib_greet.lua\nreturn greet(KEYS[1])\n' \
         >"$root/tree/src/broker/redis/run/fine.lua"
+    printf -- '-- include: lib_greet.lua\nother()\nreturn 1\n' \
+        >"$root/tree/src/broker/redis/run/other.lua"
     passes check_lua
+    printf 'local function left() end\n' >>"$root/tree/src/broker/redis/lua/lib_greet.lua"
+    printf 'local x = 1\n' >"$root/tree/src/broker/redis/lua/lib_lost.lua"
     printf -- '-- include: lib_greet.lua\nlocal unused = 1\nreturn gret(KEYS[1])\n' \
         >"$root/tree/src/broker/redis/run/slip.lua"
     printf 'return redis.call(\n' >"$root/tree/src/broker/redis/run/broken.lua"
     names check_lua src/broker/redis/run/slip.lua:2: \
         "src/broker/redis/run/slip.lua:3: accessing undefined" \
+        "src/broker/redis/lua/lib_greet.lua:5: unused function 'left'" \
+        "src/broker/redis/lua/lib_lost.lua:1: no script includes it" \
         src/broker/redis/run/broken.lua:
+    if grep -q -e lib_greet.lua:4: -e fine.lua -e other.lua "$root/said"; then
+        fail "check_lua refuses what is right"
+    fi
 fi
 
 # A tree without sources is not a clean one.

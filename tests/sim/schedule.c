@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/random.h"
+#include "base/text/hash.h"
 #include "fiber.h"
 
 enum {
@@ -80,9 +81,7 @@ bool sim_chance(int permille)
 
 static void hash_text(const char *text)
 {
-    for (; *text != '\0'; text++) {
-        sim.hash = (sim.hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    }
+    sim.hash = qn_hash_bytes(sim.hash, text, strlen(text));
 }
 
 void sim_trace(const char *format, ...)
@@ -380,7 +379,7 @@ bool sim_run(uint64_t seed, struct sim_process *process, void (*entry)(void *use
     sim.now_ns = START_NS;
     sim.switches = 0;
     sim.trace_count = 0;
-    sim.hash = UINT64_C(0xcbf29ce484222325);
+    sim.hash = QN_HASH_START;
     sim.failure[0] = '\0';
     sim_fiber_adopt(&sim.driver);
     (void)sim_spawn(process, begin_first, &first);

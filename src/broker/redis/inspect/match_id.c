@@ -24,7 +24,7 @@ struct match {
     char cursor[32];
 };
 
-/* Takes "asynq:{<queue>}:t:<id>" apart. */
+/* Takes the key of a task apart. */
 static quern_status report_key(struct match *match, struct qn_arena *arena,
                                const struct qn_reply *key, quern_error *err)
 {
