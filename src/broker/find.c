@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "message/id.h"
+#include "task/lifecycle.h"
 
 #define FOUND_MAX 2
 #define NAMED_MAX 3 /* ids in the text, which holds no more */
@@ -43,9 +44,8 @@ static quern_status take_only(struct found *found, const char *id, quern_task_in
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s", id);
     }
     if (found->count > 1) {
-        return qn_error_set(
-            err, QUERN_E_STATE, "task %s is in several queues, %s and %s among them: name one", id,
-            quern_task_info_queue(found->items[0]), quern_task_info_queue(found->items[1]));
+        return qn_lifecycle_refuse_several(id, quern_task_info_queue(found->items[0]),
+                                           quern_task_info_queue(found->items[1]), err);
     }
     *ret_info = found->items[0];
     found->count = 0;

@@ -8,9 +8,9 @@
  * A draw is a guess: the queue may turn out to have nothing. So once the broker has replied, the
  * draws are taken back, and the queues that do have tasks share the payment for the taken tasks
  * among themselves: their shares are exact even if the same queue takes every slot of the others. A
- * queue that was found dry owes nothing and is owed little: it keeps at most half a turn as its
- * claim, and the claim of a dry queue that was not queried again grows towards a whole turn. So
- * each dry queue is queried at least about as often as its weight demands, and none takes
+ * queue that was found empty owes nothing and is owed little: it keeps at most half a turn as its
+ * claim, and the claim of an empty queue that was not queried again grows towards a whole turn. So
+ * each empty queue is queried at least about as often as its weight demands, and none takes
  * everything after a quiet hour. */
 #include "task/choice.h"
 
@@ -78,7 +78,7 @@ void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint3
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < choice->queue_count; i++) {
-        bool is_less = !choice->dry[i] && choice->credits[i] < least;
+        bool is_less = !choice->empty[i] && choice->credits[i] < least;
         least = is_less ? choice->credits[i] : least;
     }
     for (size_t i = 0; i < choice->queue_count; i++) {
@@ -102,9 +102,9 @@ static void take_back(struct qn_choice *choice, const uint32_t *quota)
     }
 }
 
-/* The claim of a dry queue after `taken_sum` slots were given to others. */
-static int64_t dry_claim(const struct qn_choice *choice, size_t queue, bool asked,
-                         int64_t taken_sum)
+/* The claim of an empty queue after `taken_sum` slots were given to others. */
+static int64_t claim_of_empty(const struct qn_choice *choice, size_t queue, bool asked,
+                              int64_t taken_sum)
 {
     int64_t claim = choice->credits[queue] + taken_sum * choice->weights[queue];
     int64_t claim_max = (int64_t)choice->weight_sum / (asked ? 2 : 1);
@@ -118,8 +118,8 @@ static void centre(struct qn_choice *choice)
     int64_t sum = 0;
     int64_t count = 0;
     for (size_t i = 0; i < choice->queue_count; i++) {
-        sum += choice->dry[i] ? 0 : choice->credits[i];
-        count += choice->dry[i] ? 0 : 1;
+        sum += choice->empty[i] ? 0 : choice->credits[i];
+        count += choice->empty[i] ? 0 : 1;
     }
     for (size_t i = 0; count > 0 && i < choice->queue_count; i++) {
         choice->credits[i] -= sum / count;
@@ -133,26 +133,26 @@ void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uin
     }
     take_back(choice, quota);
     int64_t taken_sum = 0;
-    int64_t wet_taken = 0;
-    int64_t wet_weight = 0;
+    int64_t others_taken = 0;
+    int64_t others_weight = 0;
     for (size_t i = 0; i < choice->queue_count; i++) {
         if (taken[i] < quota[i]) {
-            choice->dry[i] = true;
+            choice->empty[i] = true;
         } else if (taken[i] > 0) {
-            choice->dry[i] = false;
+            choice->empty[i] = false;
         }
         taken_sum += taken[i];
-        wet_taken += choice->dry[i] ? 0 : taken[i];
-        wet_weight += choice->dry[i] ? 0 : choice->weights[i];
+        others_taken += choice->empty[i] ? 0 : taken[i];
+        others_weight += choice->empty[i] ? 0 : choice->weights[i];
     }
     if (taken_sum == 0) {
         return; /* no queue was overtaken */
     }
     for (size_t i = 0; i < choice->queue_count; i++) {
-        if (choice->dry[i]) {
-            choice->credits[i] = dry_claim(choice, i, quota[i] > 0, taken_sum);
+        if (choice->empty[i]) {
+            choice->credits[i] = claim_of_empty(choice, i, quota[i] > 0, taken_sum);
         } else {
-            choice->credits[i] += wet_taken * choice->weights[i] - wet_weight * taken[i];
+            choice->credits[i] += others_taken * choice->weights[i] - others_weight * taken[i];
         }
     }
     centre(choice);

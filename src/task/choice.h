@@ -21,7 +21,7 @@ struct qn_choice {
     bool strict;
     uint32_t weights[QN_QUEUES_MAX];
     int64_t credits[QN_QUEUES_MAX]; /* of the smooth round robin; a turn costs weight_sum */
-    bool dry[QN_QUEUES_MAX];        /* had fewer tasks than requested, last time */
+    bool empty[QN_QUEUES_MAX];      /* had fewer tasks than requested, last time */
     uint64_t weight_sum;
 };
 

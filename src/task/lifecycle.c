@@ -152,3 +152,11 @@ const char *quern_cause_name(quern_cause cause)
     bool is_cause = (int)cause >= 0 && (size_t)cause < sizeof causes / sizeof *causes;
     return is_cause ? causes[cause] : NULL;
 }
+
+quern_status qn_lifecycle_refuse_several(const char *id, const char *queue, const char *other_queue,
+                                         quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_STATE,
+                        "task %s is in several queues, %s and %s among them: name the queue", id,
+                        queue, other_queue);
+}

@@ -35,4 +35,8 @@ quern_status qn_lifecycle_refuse(quern_action action, quern_task_state state, co
 /* 0 when the name is no state. */
 quern_task_state qn_lifecycle_parse(const char *name);
 
+/* The error for an operation on an id without a queue, when two queues have a task with this id. */
+quern_status qn_lifecycle_refuse_several(const char *id, const char *queue, const char *other_queue,
+                                         quern_error *err);
+
 #endif

@@ -111,7 +111,7 @@ quern_status qn_retry_policy_check(const quern_retry_policy *policy, quern_error
     return QUERN_OK;
 }
 
-static bool says_something(const quern_retry_policy *policy)
+static bool is_given(const quern_retry_policy *policy)
 {
     return policy != NULL && policy->kind != QN_BACKOFF_DEFAULT;
 }
@@ -121,11 +121,11 @@ quern_retry_policy qn_retry_policy_resolve(const quern_retry_policy *task,
                                            const quern_retry_policy *worker)
 {
     quern_retry_policy policy = {.kind = QN_BACKOFF_ASYNQ};
-    if (says_something(task)) {
+    if (is_given(task)) {
         policy = *task;
-    } else if (says_something(handler)) {
+    } else if (is_given(handler)) {
         policy = *handler;
-    } else if (says_something(worker)) {
+    } else if (is_given(worker)) {
         policy = *worker;
     }
     bool has_base = policy.kind == QN_BACKOFF_FIXED || policy.kind == QN_BACKOFF_EXPONENTIAL;

@@ -38,8 +38,8 @@ enum qn_channel_kind {
 /* The server's clock as seen by recover. */
 struct qn_server_clock {
     struct qn_clock_jump jump;
-    int64_t heard_at_mono_ns; /* when the server last answered; 0: never */
-    int64_t back_at_mono_ns;  /* and when it did so after a silence; 0: never */
+    int64_t answered_at_mono_ns; /* when the server last answered; 0: never */
+    int64_t back_at_mono_ns;     /* and when it did so after a silence; 0: never */
 };
 
 struct qn_redis {

@@ -83,7 +83,7 @@ static quern_outcome take_sample(quern_run *run, const quern_task *task, void *u
     return QUERN_DONE;
 }
 
-static void say_ready(void *user)
+static void report_ready(void *user)
 {
     const struct echo *echo = user;
     qn_bench_child_send(echo->to_fd, 0, QUERN_OK, NULL);
@@ -97,7 +97,7 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     struct echo echo = {.to_fd = pipes->to_fd, .sheet = pipes->shared};
     struct qn_bench_board *board = echo.sheet == NULL ? &own : &echo.sheet->board;
     const struct qn_bench_worker worker = {
-        .board = board, .handler = take_sample, .on_ready = say_ready, .user = &echo};
+        .board = board, .handler = take_sample, .on_ready = report_ready, .user = &echo};
     quern_status status = qn_bench_work(bench, &worker, &done_ns, &error);
     if (status != QUERN_OK) {
         qn_bench_child_send(pipes->to_fd, 0, status, &error);

@@ -68,7 +68,7 @@ static quern_outcome do_nothing(quern_run *run, const quern_task *task, void *us
     return QUERN_DONE;
 }
 
-static void say_ready(void *user)
+static void report_ready(void *user)
 {
     const int *to_fd = user;
     qn_bench_child_send(*to_fd, qn_clock_mono_ns(), QUERN_OK, NULL);
@@ -81,7 +81,7 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     int64_t done_ns = 0;
     int to_fd = pipes->to_fd;
     const struct qn_bench_worker worker = {
-        .board = pipes->shared, .handler = do_nothing, .on_ready = say_ready, .user = &to_fd};
+        .board = pipes->shared, .handler = do_nothing, .on_ready = report_ready, .user = &to_fd};
     quern_status status = qn_bench_work(bench, &worker, &done_ns, &error);
     qn_bench_child_send(to_fd, done_ns, status, &error);
     /* Its memory is read next, so it stays until it is killed. */

@@ -94,14 +94,14 @@ static void check_workers(const struct qn_service *service, struct findings *fin
     }
 }
 
-static bool is_told(const struct findings *findings, const char *queue, const char *text)
+static bool is_reported(const struct findings *findings, const char *queue, const char *text)
 {
     for (size_t i = 0; i < json_array_size(findings->list); i++) {
         const json_t *finding = json_array_get(findings->list, i);
-        const char *told_of = json_string_value(json_object_get(finding, "queue"));
-        const char *told = json_string_value(json_object_get(finding, "text"));
-        if (told_of != NULL && told != NULL && strcmp(told_of, queue) == 0 &&
-            strcmp(told, text) == 0) {
+        const char *reported_queue = json_string_value(json_object_get(finding, "queue"));
+        const char *reported_text = json_string_value(json_object_get(finding, "text"));
+        if (reported_queue != NULL && reported_text != NULL && strcmp(reported_queue, queue) == 0 &&
+            strcmp(reported_text, text) == 0) {
             return true;
         }
     }
@@ -132,7 +132,7 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
         const char *type = quern_task_info_type(quern_task_list_at(list, i));
         struct qn_reason reason;
         if (is_first_of_its_type(list, i) && qn_service_why_queue(service, queue, type, &reason) &&
-            !is_told(findings, queue, reason.because)) {
+            !is_reported(findings, queue, reason.because)) {
             warn(findings, queue, reason.because);
         }
     }

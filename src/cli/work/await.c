@@ -15,11 +15,11 @@
 #include "broker/broker.h"
 #include "cli/work/signal.h"
 
-#define NAP_MS_MIN 50
-#define NAP_MS_MAX 1000
+#define PAUSE_MS_MIN 50
+#define PAUSE_MS_MAX 1000
 
 /* False: a signal came. */
-static bool nap(const sigset_t *signals, uint64_t ms)
+static bool sleep_unless_signalled(const sigset_t *signals, uint64_t ms)
 {
     struct timespec timeout = {.tv_sec = (time_t)(ms / 1000),
                                .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -32,9 +32,9 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
     struct qn_random random;
     quern_error err;
     const quern_inspector_options options = {.create = true};
-    uint64_t nap_ms = NAP_MS_MIN;
+    uint64_t pause_ms = PAUSE_MS_MIN;
     qn_random_init(&random);
-    while (nap(signals, nap_ms / 2 + qn_random_below(&random, nap_ms))) {
+    while (sleep_unless_signalled(signals, pause_ms / 2 + qn_random_below(&random, pause_ms))) {
         quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
         if (status == QUERN_OK) {
             qn_cli_message(cli, "the broker answers");
@@ -43,7 +43,7 @@ static int keep_trying(struct qn_cli *cli, const char *url, const sigset_t *sign
         if (!qn_broker_may_come(url, status)) {
             return qn_cli_open_failed(cli, &err);
         }
-        nap_ms = nap_ms * 2 < NAP_MS_MAX ? nap_ms * 2 : NAP_MS_MAX;
+        pause_ms = pause_ms * 2 < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
     }
     qn_cli_message(cli, "ended before the broker was available");
     return QN_EXIT_OK;

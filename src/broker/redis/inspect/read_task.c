@@ -348,8 +348,8 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
     }
 }
 
-static bool says_its_state(const struct reading *reading, const struct qn_pipeline *pipeline,
-                           size_t index)
+static bool has_its_state(const struct reading *reading, const struct qn_pipeline *pipeline,
+                          size_t index)
 {
     const struct qn_reply *reply = NULL;
     const char *state = quern_task_state_name(reading->place->state);
@@ -363,7 +363,7 @@ static quern_status ask_again(const struct reading *reading, struct qn_pipeline 
 {
     for (size_t i = 0; i < part->count; i++) {
         part->asked_at[i] = 0;
-        if (!says_its_state(reading, pipeline, i)) {
+        if (!has_its_state(reading, pipeline, i)) {
             part->asked_at[i] = pipeline->command_count;
             ask_place(pipeline, reading->place, &reading->entries[part->first + i]);
         }

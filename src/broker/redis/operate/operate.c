@@ -79,9 +79,7 @@ static quern_status find_queue_of(struct qn_redis *self, const char *id, struct 
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in any queue", id);
     }
     if (status == QUERN_OK && places->count > 1) {
-        return qn_error_set(err, QUERN_E_STATE,
-                            "task %s is in several queues, %s and %s among them: name one", id,
-                            places->queues[0], places->queues[1]);
+        return qn_lifecycle_refuse_several(id, places->queues[0], places->queues[1], err);
     }
     return status;
 }

@@ -92,7 +92,7 @@ static quern_status add_cleanup(struct qn_pipeline *pipeline,
     return status;
 }
 
-static void tell_unreadable(const struct qn_redis_lease_batch *batch)
+static void log_unreadable(const struct qn_redis_lease_batch *batch)
 {
     const struct qn_exchange *exchange = batch->exchange;
     for (size_t i = 0; i < batch->unreadable_count && exchange->on_unusable != NULL; i++) {
@@ -128,7 +128,7 @@ static quern_status put_away(struct qn_pipeline *pipeline, struct qn_redis_lease
         }
         qn_redis_lease_drop_refused(batch);
         if (status == QUERN_OK) {
-            tell_unreadable(batch);
+            log_unreadable(batch);
         }
         batch->unreadable_count = 0;
         if (status == QUERN_OK && leases) {

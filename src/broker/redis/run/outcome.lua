@@ -31,8 +31,8 @@ local plain_count, start_count = tonumber(ARGV[3]), tonumber(ARGV[4])
 local starts_at = 6 + 2 * plain_count
 local others_at = starts_at + 2 * start_count
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':o'
-local tells = plain_count > 0 or ARGV[others_at]
-local answer = tells and session_find(session_key, ARGV[2])
+local wants_answer = plain_count > 0 or ARGV[others_at]
+local answer = wants_answer and session_find(session_key, ARGV[2])
 if answer then
     return answer
 end
@@ -140,7 +140,7 @@ active = active or active_find(leaving)
 write()
 active_leave(active)
 
-if tells then
+if wants_answer then
     if next(applied) then
         for i = 1, applied_count do
             applied[i] = applied[i] or '0'

@@ -127,19 +127,19 @@ static void put_latest(struct qn_pipeline *pipeline, const struct qn_server_cloc
 
 /* After a silence of the server every worker may be alive without a recent heartbeat: each gets a
  * moment to extend its leases, so that none is taken for dead. */
-static void note_heard(struct qn_server_clock *clock)
+static void note_answer(struct qn_server_clock *clock)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
-    if (clock->heard_at_mono_ns != 0 && now_mono_ns - clock->heard_at_mono_ns > SILENCE_NS) {
+    if (clock->answered_at_mono_ns != 0 && now_mono_ns - clock->answered_at_mono_ns > SILENCE_NS) {
         clock->back_at_mono_ns = now_mono_ns;
     }
-    clock->heard_at_mono_ns = now_mono_ns;
+    clock->answered_at_mono_ns = now_mono_ns;
 }
 
 static void note_clock(struct qn_server_clock *clock, int64_t boot_ms, int64_t server_ms)
 {
     qn_clock_jump_note_ahead(&clock->jump, boot_ms, server_ms, CLOCK_JUMP_MS);
-    note_heard(clock);
+    note_answer(clock);
 }
 
 static quern_status ask_page(struct recovering *recovering, const struct qn_recovery_cursor *cursor,

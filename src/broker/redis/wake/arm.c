@@ -63,7 +63,7 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
 }
 
 /* The result of arm: if the broker was empty, only notifications wake us. */
-static void note_rest(struct qn_redis_listener *listener, bool armed, int64_t next_due_at_ms)
+static void note_arm(struct qn_redis_listener *listener, bool armed, int64_t next_due_at_ms)
 {
     (void)pthread_mutex_lock(&listener->mutex);
     qn_wake_state_change(&listener->state, armed ? QN_WAKE_ARMED : QN_WAKE_BUSY);
@@ -88,8 +88,7 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, struc
         status = read_answer(self, &pipeline, ret_armed, err);
     }
     if (status == QUERN_OK) {
-        note_rest(&self->listener, ret_armed->paired && !ret_armed->work,
-                  ret_armed->next_due_at_ms);
+        note_arm(&self->listener, ret_armed->paired && !ret_armed->work, ret_armed->next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return status;
@@ -136,14 +135,14 @@ static bool read_unpaired(struct qn_redis *self, struct qn_names queues, struct 
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
-    bool done = connection->socket.fd >= 0 && !qn_socket_is_stale(&connection->socket);
+    bool done = connection->socket.fd >= 0 && !qn_connection_is_stale(connection);
     if (done) {
         build_arm(self, &pipeline, &none, queues);
         done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
                read_answer(self, &pipeline, ret_armed, NULL) == QUERN_OK;
     }
     if (done) {
-        note_rest(&self->listener, !ret_armed->work, ret_armed->next_due_at_ms);
+        note_arm(&self->listener, !ret_armed->work, ret_armed->next_due_at_ms);
     }
     qn_pipeline_end(&pipeline);
     return done;

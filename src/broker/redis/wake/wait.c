@@ -248,8 +248,8 @@ static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
 }
 
 /* With mutex held, but not while it sleeps. */
-static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
-                 struct qn_wakeup *wakeup)
+static void sleep_until_notice(struct qn_redis_listener *listener, int64_t until_mono_ns,
+                               struct qn_wakeup *wakeup)
 {
     struct pollfd fds[] = {{.fd = listener->interrupt_fd, .events = POLLIN},
                            {.fd = listener->connection.socket.fd, .events = POLLIN},
@@ -269,7 +269,7 @@ static void rest(struct qn_redis_listener *listener, int64_t until_mono_ns,
     }
 }
 
-/* With mutex held: one look and, if it brought nothing, one rest. True: that was all. */
+/* With mutex held: one look and, if it brought nothing, one sleep. True: that was all. */
 static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
                       struct qn_wakeup *wakeup)
 {
@@ -301,7 +301,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
         until_mono_ns = sleep->poll_at_mono_ns;
     }
     if (!wakeup->work) {
-        rest(listener, until_mono_ns, wakeup);
+        sleep_until_notice(listener, until_mono_ns, wakeup);
     }
     return wakeup->work;
 }

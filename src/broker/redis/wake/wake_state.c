@@ -15,22 +15,22 @@ static const unsigned char sources[][QN_WAKE_EVENT_COUNT] = {
         {[QN_WAKE_CONNECTED] = TO(QN_WAKE_BY_NONE), [QN_WAKE_PAIRED] = TO(QN_WAKE_BY_POLLING)},
 };
 
-static const unsigned char rests[][QN_WAKE_EVENT_COUNT] = {
-    [QN_REST_BUSY] = {[QN_WAKE_ARMED] = TO(QN_REST_ARMED)},
-    [QN_REST_ARMED] = {[QN_WAKE_BUSY] = TO(QN_REST_BUSY), [QN_WAKE_MISSED] = TO(QN_REST_MISSED)},
-    [QN_REST_MISSED] =
-        {[QN_WAKE_ARMED] = TO(QN_REST_MISSED_ARMED), [QN_WAKE_TAKEN] = TO(QN_REST_BUSY)},
-    [QN_REST_MISSED_ARMED] = {[QN_WAKE_BUSY] = TO(QN_REST_MISSED),
-                              [QN_WAKE_MISSED] = TO(QN_REST_MISSED),
-                              [QN_WAKE_TAKEN] = TO(QN_REST_ARMED)},
+static const unsigned char arms[][QN_WAKE_EVENT_COUNT] = {
+    [QN_ARM_BUSY] = {[QN_WAKE_ARMED] = TO(QN_ARM_ARMED)},
+    [QN_ARM_ARMED] = {[QN_WAKE_BUSY] = TO(QN_ARM_BUSY), [QN_WAKE_MISSED] = TO(QN_ARM_MISSED)},
+    [QN_ARM_MISSED] =
+        {[QN_WAKE_ARMED] = TO(QN_ARM_MISSED_ARMED), [QN_WAKE_TAKEN] = TO(QN_ARM_BUSY)},
+    [QN_ARM_MISSED_ARMED] = {[QN_WAKE_BUSY] = TO(QN_ARM_MISSED),
+                             [QN_WAKE_MISSED] = TO(QN_ARM_MISSED),
+                             [QN_WAKE_TAKEN] = TO(QN_ARM_ARMED)},
 };
 
 void qn_wake_state_change(struct qn_wake_state *state, enum qn_wake_event event)
 {
     unsigned char source = sources[state->source][event];
-    unsigned char rest = rests[state->rest][event];
+    unsigned char arm = arms[state->arm][event];
     state->source = source == 0 ? state->source : (enum qn_wake_source)(source - 1);
-    state->rest = rest == 0 ? state->rest : (enum qn_wake_rest)(rest - 1);
+    state->arm = arm == 0 ? state->arm : (enum qn_wake_arm)(arm - 1);
 }
 
 #undef TO
@@ -47,10 +47,10 @@ bool qn_wake_state_is_unpaired(const struct qn_wake_state *state)
 
 bool qn_wake_state_is_armed(const struct qn_wake_state *state)
 {
-    return state->rest == QN_REST_ARMED || state->rest == QN_REST_MISSED_ARMED;
+    return state->arm == QN_ARM_ARMED || state->arm == QN_ARM_MISSED_ARMED;
 }
 
 bool qn_wake_state_has_missed(const struct qn_wake_state *state)
 {
-    return state->rest == QN_REST_MISSED || state->rest == QN_REST_MISSED_ARMED;
+    return state->arm == QN_ARM_MISSED || state->arm == QN_ARM_MISSED_ARMED;
 }

@@ -22,16 +22,16 @@ enum qn_wake_source {
     QN_WAKE_NONE_REFUSED /* the same; and a pair that is had again will poll */
 };
 
-enum qn_wake_rest {
-    QN_REST_BUSY,        /* the last arm saw work, or there was none yet */
-    QN_REST_ARMED,       /* it saw no work: only a notice wakes us */
-    QN_REST_MISSED,      /* then a poll saw work without a notice: wait has to return it */
-    QN_REST_MISSED_ARMED /* the same; an arm since saw no work, but may have read before that */
+enum qn_wake_arm {
+    QN_ARM_BUSY,        /* the last arm saw work, or there was none yet */
+    QN_ARM_ARMED,       /* it saw no work: only a notice wakes us */
+    QN_ARM_MISSED,      /* then a poll saw work without a notice: wait has to return it */
+    QN_ARM_MISSED_ARMED /* the same; an arm since saw no work, but may have read before that */
 };
 
 struct qn_wake_state {
     enum qn_wake_source source;
-    enum qn_wake_rest rest;
+    enum qn_wake_arm arm;
 };
 
 enum qn_wake_event {

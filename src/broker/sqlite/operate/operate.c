@@ -159,9 +159,7 @@ static quern_status find_task(struct qn_conn *conn, const char *queue, const cha
                             queue == NULL ? "any queue" : "queue ", queue == NULL ? "" : queue);
     }
     if (places.count > 1) {
-        return qn_error_set(err, QUERN_E_STATE,
-                            "task %s is in several queues, %s and %s among them: name one", id,
-                            places.items[0].queue, places.items[1].queue);
+        return qn_lifecycle_refuse_several(id, places.items[0].queue, places.items[1].queue, err);
     }
     *ret_place = places.items[0];
     return QUERN_OK;

@@ -98,8 +98,8 @@ static void charge(const struct qn_queue_counters *counters, const struct qn_end
     }
 }
 
-static quern_status tell_others(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
-                                const struct fate *fate, quern_error *err)
+static quern_status count_fate(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+                               const struct fate *fate, quern_error *err)
 {
     if (fate->state == QUERN_TASK_ARCHIVED) {
         queue->processed++;
@@ -132,7 +132,7 @@ quern_status qn_deaths_end(struct qn_queue_counters *counters, struct qn_counted
         archive(&fate, counters->now_ms, text);
     }
     ret_ended->archived = fate.state == QUERN_TASK_ARCHIVED;
-    status = tell_others(counters, queue, &fate, err);
+    status = count_fate(counters, queue, &fate, err);
     if (status == QUERN_OK) {
         status = write_task(counters, end, &fate, err);
     }

@@ -27,9 +27,9 @@ static quern_status move_probe(struct qn_queue_counters *counters, int64_t worke
     return status == QUERN_OK && seq != 0 ? qn_brake_put_behind(counters->conn, seq, err) : status;
 }
 
-static quern_status tell_brake(struct qn_queue_counters *counters,
-                               const struct qn_worker_death *death, int64_t queue_no,
-                               quern_error *err)
+static quern_status count_in_brake(struct qn_queue_counters *counters,
+                                   const struct qn_worker_death *death, int64_t queue_no,
+                                   quern_error *err)
 {
     struct qn_brake brake;
     bool is_probe = false;
@@ -44,8 +44,8 @@ static quern_status tell_brake(struct qn_queue_counters *counters,
     return qn_brake_write(counters, queue_no, death->host, &brake, err);
 }
 
-static quern_status tell_brakes(struct qn_queue_counters *counters,
-                                const struct qn_worker_death *death, quern_error *err)
+static quern_status count_in_brakes(struct qn_queue_counters *counters,
+                                    const struct qn_worker_death *death, quern_error *err)
 {
     int64_t queue_no = 0;
     for (;;) {
@@ -55,7 +55,7 @@ static quern_status tell_brakes(struct qn_queue_counters *counters,
         queue_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
         quern_status status = qn_query_finish(&query, err);
         if (status == QUERN_OK && queue_no != 0) {
-            status = tell_brake(counters, death, queue_no, err);
+            status = count_in_brake(counters, death, queue_no, err);
         }
         if (status != QUERN_OK || queue_no == 0) {
             return status;
@@ -74,7 +74,7 @@ quern_status qn_worker_death_note(struct qn_queue_counters *counters, struct qn_
     qn_query_int(&query, death->no);
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK && changes > 0) {
-        status = tell_brakes(counters, death, err);
+        status = count_in_brakes(counters, death, err);
     }
     if (status != QUERN_OK) {
         return status;

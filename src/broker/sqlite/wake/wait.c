@@ -113,7 +113,7 @@ static bool make_waiter(struct qn_sqlite *self)
 }
 
 /* A directory of another user that we trust with the file: no sockets, only the safety net. */
-static bool make_deaf(struct qn_waiter *waiter)
+static bool make_unsignalled(struct qn_waiter *waiter)
 {
     waiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     waiter->deaf =
@@ -131,7 +131,7 @@ static quern_status prepare(struct qn_sqlite *self, quern_error *err)
         int reason = errno;
         close_waiter(self);
         bool is_foreign = self->memory == NULL && (reason == EACCES || reason == EPERM);
-        if (self->trust_owner && is_foreign && make_deaf(&self->waiter)) {
+        if (self->trust_owner && is_foreign && make_unsignalled(&self->waiter)) {
             self->waiter.ready = true;
             return QUERN_OK;
         }
