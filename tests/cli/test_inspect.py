@@ -305,6 +305,18 @@ class DoctorTest(CliTest):
         self.assertIn("no violations", self.ok("doctor"))
         self.ok("doctor", "--repair")
 
+    @only("redis")
+    def test_server_with_a_known_hole_gets_a_note(self):
+        self.enqueue("t")
+        report = self.json("doctor")
+        notes = [each["severity"] for each in report["findings"] if "CVE-" in each["text"]]
+        name = report["broker"]["redis_version"].split()
+        version = tuple(int(part) for part in name[-1].split("."))
+        mended = {(7, 2): 11, (8, 0): 6, (8, 1): 4} if len(name) > 1 else {
+            (6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2}
+        is_mended = version[:2] > max(mended) or version[2] >= mended.get(version[:2], 1000)
+        self.assertEqual(notes, [] if is_mended else ["note"])
+        self.assertTrue(report["healthy"])
 
     @only("sqlite")
     def test_damage_is_found_and_mended_without_losing_a_task(self):

@@ -15,6 +15,7 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/service.h"
+#include "cli/verbs/advisory.h"
 #include "cli/verbs/server_info.h"
 
 #define TYPES_LOOKED_AT 100
@@ -61,6 +62,20 @@ static void add_finding(const quern_finding *finding, void *user)
         finding->severity == QUERN_SEVERITY_VIOLATED && finding->repaired == 0 ? 1 : 0;
     findings->warnings +=
         finding->severity == QUERN_SEVERITY_WARNING && finding->repaired == 0 ? 1 : 0;
+}
+
+static void check_version(json_t *server_info, struct findings *findings)
+{
+    const char *version = json_string_value(json_object_get(server_info, "redis_version"));
+    char text[512];
+    if (version != NULL && qn_advisory_of(version, text, sizeof text)) {
+        const quern_finding finding = {.invariant = "note",
+                                       .queue = "",
+                                       .id = "",
+                                       .text = text,
+                                       .severity = QUERN_SEVERITY_NOTE};
+        add_finding(&finding, findings);
+    }
 }
 
 /* --- Waiting tasks that no worker serves -------------------------------------------------- */
@@ -257,6 +272,7 @@ static int examine(const struct qn_cli *cli, quern_inspector *inspector, struct 
         json_decref(server_info);
         return qn_cli_fail(cli, &err);
     }
+    check_version(server_info, findings);
     check_service(inspector, findings);
     bool healthy = findings->open == 0 && findings->stuck == 0 &&
                    (findings->warnings == 0 || !qn_args_given(&cli->args, OPTION_STRICT));

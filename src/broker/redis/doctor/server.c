@@ -2,7 +2,6 @@
 /* server.c - reports settings of the server that endanger tasks, and notes about it. Facts that the
  * user may not read are left out. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -29,49 +28,6 @@ static void keep(struct checking *checking, const char *invariant, const char *t
     }
 }
 
-/* Before these versions every user that can run Lua (as all that may enqueue) could leave its
- * sandbox. */
-static bool has_lua_hole(int major, int minor, int patch, bool valkey)
-{
-    static const struct fix {
-        int major;
-        int minor;
-        int patch;
-        bool valkey;
-    } fixes[] = {{6, 2, 20, false}, {7, 2, 11, false}, {7, 4, 6, false}, {8, 0, 4, false},
-                 {8, 2, 2, false},  {7, 2, 11, true},  {8, 0, 6, true},  {8, 1, 4, true}};
-    bool newer = true; /* than all that were repaired */
-    for (size_t i = 0; i < sizeof fixes / sizeof fixes[0]; i++) {
-        const struct fix *fix = &fixes[i];
-        if (fix->valkey != valkey) {
-            continue;
-        }
-        if (fix->major == major && fix->minor == minor) {
-            return patch < fix->patch;
-        }
-        newer = newer && (major > fix->major || (major == fix->major && minor > fix->minor));
-    }
-    return !newer;
-}
-
-static void check_version(struct checking *checking, const char *version)
-{
-    int major = 0;
-    int minor = 0;
-    int patch = 0;
-    char text[TEXT_SIZE];
-    bool valkey = qn_str_starts_with(version, "valkey ");
-    if (sscanf(valkey ? version + strlen("valkey ") : version, "%d.%d.%d", &major, &minor,
-               &patch) == 3 &&
-        has_lua_hole(major, minor, patch, valkey)) {
-        (void)snprintf(text, sizeof text,
-                       "version %s has the vulnerability CVE-2025-49844 (Lua), unless your "
-                       "distribution has fixed it: update the server",
-                       version);
-        keep(checking, "note", text);
-    }
-}
-
 static void check_info(const char *name, const char *text, void *user)
 {
     struct checking *checking = user;
@@ -85,8 +41,6 @@ static void check_info(const char *name, const char *text, void *user)
         (void)snprintf(line, sizeof line,
                        "maxmemory-policy is %s: set it to noeviction, before a limit is set", text);
         keep(checking, "note", line);
-    } else if (strcmp(name, "redis_version") == 0) {
-        check_version(checking, text);
     }
 }
 
