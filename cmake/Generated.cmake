@@ -1,15 +1,16 @@
 # Files made at build time: the protobuf messages, and a header for each .sql
 # file (its statements) and each .lua file (the script).
 set(QUERN_GENERATED_DIR ${CMAKE_CURRENT_BINARY_DIR}/generated)
-file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message)
+file(MAKE_DIRECTORY ${QUERN_GENERATED_DIR}/message/asynq)
 
 add_custom_command(
-    OUTPUT ${QUERN_GENERATED_DIR}/message/asynq.pb-c.c ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h
-    COMMAND ${PROTOC_C} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}/src/message
-        --c_out=${QUERN_GENERATED_DIR}/message asynq.proto
-    DEPENDS src/message/asynq.proto VERBATIM)
-set(QUERN_GENERATED_SOURCES ${QUERN_GENERATED_DIR}/message/asynq.pb-c.c)
-set(QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/message/asynq.pb-c.h)
+    OUTPUT ${QUERN_GENERATED_DIR}/message/asynq/asynq.pb-c.c
+        ${QUERN_GENERATED_DIR}/message/asynq/asynq.pb-c.h
+    COMMAND ${PROTOC_C} --proto_path=${CMAKE_CURRENT_SOURCE_DIR}/src/message/asynq
+        --c_out=${QUERN_GENERATED_DIR}/message/asynq asynq.proto
+    DEPENDS src/message/asynq/asynq.proto VERBATIM)
+set(QUERN_GENERATED_SOURCES ${QUERN_GENERATED_DIR}/message/asynq/asynq.pb-c.c)
+set(QUERN_GENERATED_HEADERS ${QUERN_GENERATED_DIR}/message/asynq/asynq.pb-c.h)
 # Its style is the generator's business.
 set_source_files_properties(${QUERN_GENERATED_SOURCES} PROPERTIES COMPILE_OPTIONS "-w")
 
@@ -44,7 +45,7 @@ add_custom_command(
     OUTPUT ${QUERN_GENERATED_DIR}/lua_constants
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/lua_constants
         ${QUERN_GENERATED_DIR}/lua_constants ${CMAKE_C_COMPILER}
-    DEPENDS ${QUERN_LUA_FILES} ${QUERN_LUA_PARTS} src/message/asynq.h include/quern/task.h
+    DEPENDS ${QUERN_LUA_FILES} ${QUERN_LUA_PARTS} src/message/asynq/asynq.h include/quern/task.h
         src/task/limits.h scripts/lua_constants VERBATIM)
 foreach(lua ${QUERN_LUA})
     string(REGEX REPLACE "\\.lua$" "_lua.h" header ${lua})

@@ -50,7 +50,7 @@ RESERVED = {
     "hiredis/": r"src/redis/(encode|decode)\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"include/quern/sqlite\.h",
-    "openssl/": r"src/message/unique_key\.c|src/net/tls\.c|src/cli/output/base64\.c",
+    "openssl/": r"src/message/asynq/unique_key\.c|src/net/tls\.c|src/cli/output/base64\.c",
     "quern/sqlite.h": r"src/client/",
     "quern/testing.h": r"src/base/clock\.c|src/worker/testing",
 }
@@ -63,6 +63,10 @@ HOLDERS = ("broker/redis/redis.h", "broker/sqlite/sqlite.h", "worker/internal.h"
 # The rooms of a folder: (room, pattern of its paths below the folder, the rooms directly below it).
 # A file is of the first room whose pattern fits the beginning of its path.
 ROOMS = {
+    "message": [
+        ("asynq", r"asynq/", ["common"]),
+        ("common", r"", []),
+    ],
     "broker/redis": [
         ("broker", r"broker\.c", ["operate", "doctor"]),
         ("operate", r"operate/", ["inspect"]),

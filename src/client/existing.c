@@ -10,7 +10,7 @@
 
 #include "broker/find.h"
 #include "client/client.h"
-#include "message/unique_key.h"
+#include "message/asynq/unique_key.h"
 
 static quern_status find_holder(quern_client *client, const char *queue, const quern_task *task,
                                 char *ret_id)

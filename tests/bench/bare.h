@@ -4,7 +4,7 @@
 #define QN_BENCH_BARE_H
 
 #include "caller.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "message/id.h"
 
 /* Tasks to be stored: their ids are new with each batch, their messages as quern's bench has it. */

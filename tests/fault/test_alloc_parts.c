@@ -8,7 +8,7 @@
 #include "base/text/url.h"
 #include "lib_alloc.h"
 #include "lib_test.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "quern/testing.h"
 #include "task/task.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

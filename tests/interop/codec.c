@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory/arena.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 static void show_bytes(const void *data, size_t size)
 {

@@ -8,7 +8,7 @@
 
 #include "broker/redis/redis.h"
 #include "lib_queue.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "task/limits.h"
 
 static struct qn_arena arena;

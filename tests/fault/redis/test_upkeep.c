@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "task/limits.h"
 
 static const char *const queue = "default";

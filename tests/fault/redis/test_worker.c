@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/memory/arena.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #define PUSH                                                                                       \
     "redis.call('HSET', KEYS[1], 'msg', ARGV[1], 'state', 'pending', 'pending_since', ARGV[3])\n"  \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_asynq.c - asynq's TaskMessage byte by byte: golden bytes (docs/protocol/asynq.md), both
  * ways, unknown fields, wrong texts and wrong bytes. */
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #include <stdio.h>
 #include <string.h>

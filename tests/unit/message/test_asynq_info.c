@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "lib_hex.h"
 #include "lib_test.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #define GO_ZERO INT64_C(-62135596800)
 

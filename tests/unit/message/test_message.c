@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "lib_test.h"
+#include "message/asynq/unique_key.h"
 #include "message/id.h"
-#include "message/unique_key.h"
 
 static void ids_are_uuids_of_version_7(void **state)
 {

@@ -8,8 +8,8 @@
 #include "broker/redis/run/outcome_lua.h"
 #include "broker/redis/upkeep/recover_lua.h"
 #include "lib_test.h"
-#include "message/asynq.h"
-#include "message/asynq.pb-c.h"
+#include "message/asynq/asynq.h"
+#include "message/asynq/asynq.pb-c.h"
 #include "quern/task.h"
 #include "task/limits.h"
 

@@ -20,7 +20,7 @@
 #include "broker/redis/schema/task_fields.h"
 #include "broker/redis/schema/worker_record.h"
 #include "broker/worker_status.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "task/task.h"
 
 #include "base/memory/vec.h"

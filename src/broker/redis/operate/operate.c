@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "broker/redis/operate/operate_lua.h"
 #include "broker/redis/schema/keys.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "task/lifecycle.h"
 #include "task/limits.h"
 

@@ -11,7 +11,7 @@
 #include "broker/redis/redis.h"
 #include "broker/redis/run/exchange.h"
 #include "broker/redis/schema/keys.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #include "broker/redis/run/outcome_lua.h"
 

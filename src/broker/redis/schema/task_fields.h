@@ -11,7 +11,7 @@
 
 #include "base/text/number.h"
 #include "broker/broker.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 #include "task/limits.h"
 
 /* quern_opts: options that the message cannot hold; written at enqueue, never changed. */

@@ -13,7 +13,7 @@
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/worker_record.h"
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #include "broker/redis/upkeep/deregister_lua.h"
 #include "broker/redis/upkeep/heartbeat_lua.h"

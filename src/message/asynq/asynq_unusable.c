@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/text/utf8.h"
-#include "message/asynq_wire.h"
+#include "message/asynq/asynq_wire.h"
 
 static bool is_text(ProtobufCBinaryData bytes)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* asynq_lenient.h - messages that Go reads and protobuf-c refuses. */
-#ifndef QN_MESSAGE_ASYNQ_LENIENT_H
-#define QN_MESSAGE_ASYNQ_LENIENT_H
+#ifndef QN_MESSAGE_ASYNQ_ASYNQ_LENIENT_H
+#define QN_MESSAGE_ASYNQ_ASYNQ_LENIENT_H
 
-#include "message/asynq_wire.h"
+#include "message/asynq/asynq_wire.h"
 
 /* Copies a message without what Go's decoder skips: groups, and known fields with another type on
  * the wire. `out` has `size` bytes. False: Go does not read it, either. */

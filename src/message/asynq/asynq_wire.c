@@ -5,13 +5,13 @@
  * few bytes can claim many fields, each with a struct of its own, so a message may use only as much
  * memory as its size justifies: a message that needs more is corrupt, as is one that cannot be
  * decoded. */
-#include "message/asynq_wire.h"
+#include "message/asynq/asynq_wire.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text/utf8.h"
-#include "message/asynq_lenient.h"
+#include "message/asynq/asynq_lenient.h"
 
 #define GO_ZERO_TIME_SECONDS INT64_C(-62135596800) /* 0001-01-01, Go's "never" */
 #define SECONDS_MAX (INT64_MAX / 1000)

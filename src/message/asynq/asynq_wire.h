@@ -3,13 +3,13 @@
  *
  * A qn_wire is one conversion in progress. Its first failure stays in it, and every later call does
  * nothing that could go wrong, so a conversion lists its fields and asks once at the end. */
-#ifndef QN_MESSAGE_ASYNQ_WIRE_H
-#define QN_MESSAGE_ASYNQ_WIRE_H
+#ifndef QN_MESSAGE_ASYNQ_ASYNQ_WIRE_H
+#define QN_MESSAGE_ASYNQ_ASYNQ_WIRE_H
 
 #include <stdbool.h>
 
-#include "message/asynq.h"
-#include "message/asynq.pb-c.h"
+#include "message/asynq/asynq.h"
+#include "message/asynq/asynq.pb-c.h"
 
 struct qn_wire {
     struct qn_arena *arena;

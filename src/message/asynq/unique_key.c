@@ -3,7 +3,7 @@
  *
  * MD5 is asynq's choice and part of the key's name; it names a payload and protects nothing. An
  * OpenSSL that was configured without it (FIPS) gives QUERN_E_UNSUPPORTED. */
-#include "message/unique_key.h"
+#include "message/asynq/unique_key.h"
 
 #include <openssl/evp.h>
 

@@ -4,13 +4,13 @@
  * Fields that we do not know are carried from decoding to encoding, behind the known ones, so that
  * a newer program's additions survive our rewriting of a message. The other messages are in
  * asynq_info.c. */
-#include "message/asynq.h"
+#include "message/asynq/asynq.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text/number.h"
-#include "message/asynq_wire.h"
+#include "message/asynq/asynq_wire.h"
 
 #define SECONDS_MAX (INT64_MAX / 1000)
 

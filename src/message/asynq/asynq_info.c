@@ -3,8 +3,8 @@
  * from plain structs.
  *
  * Their owner rewrites these each time, so unknown fields are not kept. */
-#include "message/asynq.h"
-#include "message/asynq_wire.h"
+#include "message/asynq/asynq.h"
+#include "message/asynq/asynq_wire.h"
 
 static void put_queues(struct qn_wire *wire, const struct qn_asynq_server *server,
                        Asynq__ServerInfo *message)

@@ -8,8 +8,8 @@
  *
  * If you add a field: asynq.proto, the struct here, both directions in asynq*.c, a golden test,
  * docs/protocol/asynq.md. */
-#ifndef QN_MESSAGE_ASYNQ_H
-#define QN_MESSAGE_ASYNQ_H
+#ifndef QN_MESSAGE_ASYNQ_ASYNQ_H
+#define QN_MESSAGE_ASYNQ_ASYNQ_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* unique_key.h - the name of a uniqueness lock, as asynq builds it. */
-#ifndef QN_MESSAGE_UNIQUE_KEY_H
-#define QN_MESSAGE_UNIQUE_KEY_H
+#ifndef QN_MESSAGE_ASYNQ_UNIQUE_KEY_H
+#define QN_MESSAGE_ASYNQ_UNIQUE_KEY_H
 
 #include <stdbool.h>
 #include <stddef.h>

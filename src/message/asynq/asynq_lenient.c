@@ -7,7 +7,7 @@
  * a message within the message becomes shorter when one of its fields is left out. Messages that Go
  * refuses, too, stay refused: a number or a length that does not end, field 0, a group without its
  * end. */
-#include "message/asynq_lenient.h"
+#include "message/asynq/asynq_lenient.h"
 
 #include <string.h>
 
