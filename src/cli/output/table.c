@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "base/text/duration.h"
 #include "base/text/moment.h"
 #include "cli/memory.h"
@@ -41,11 +42,8 @@ void qn_table_finish(struct qn_table *table)
 
 static void add_cell(struct qn_table *table, char *take_text)
 {
-    if (table->cell_count == table->cell_max) {
-        size_t wanted = table->cell_max == 0 ? 64 : table->cell_max * 2;
-        table->cells = qn_memory_must(qn_realloc(table->cells, wanted * sizeof *table->cells));
-        table->cell_max = wanted;
-    }
+    table->cells = qn_memory_must(
+        qn_vec_grow(table->cells, table->cell_count, &table->cell_capacity, sizeof *table->cells));
     table->cells[table->cell_count++] = take_text;
 }
 

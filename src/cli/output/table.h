@@ -25,7 +25,7 @@ struct qn_table {
     bool wide;    /* all of it, however narrow the terminal is */
     char **cells; /* row by row, owned */
     size_t cell_count;
-    size_t cell_max;
+    size_t cell_capacity;
 };
 
 void qn_table_init(struct qn_table *table, const struct qn_column *columns, size_t column_count);

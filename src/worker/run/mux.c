@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
+#include "base/memory/vec.h"
 #include "base/text/str.h"
 #include "task/limits.h"
 #include "task/name.h"
@@ -32,8 +33,10 @@ struct layer {
 struct quern_mux {
     struct qn_mux_entry *entries; /* longest pattern first */
     size_t entry_count;
+    size_t entry_capacity;
     struct layer *layers; /* outermost first */
     size_t layer_count;
+    size_t layer_capacity;
     quern_outcome not_found;
     bool counts_unknown;  /* not_found was set */
     _Atomic int *freezes; /* apart, so that a const mux can be frozen */
@@ -151,7 +154,7 @@ quern_status qn_mux_add(quern_mux *mux, const char *pattern, const struct qn_mux
         return qn_error_nomem(err);
     }
     struct qn_mux_entry *entries =
-        qn_realloc(mux->entries, (mux->entry_count + 1) * sizeof *entries);
+        qn_vec_grow(mux->entries, mux->entry_count, &mux->entry_capacity, sizeof *entries);
     if (entries == NULL) {
         qn_free(copy);
         return qn_error_nomem(err);
@@ -199,7 +202,8 @@ quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware, void *us
     if (mux->layer_count == MIDDLEWARES_MAX) {
         return qn_error_set(err, QUERN_E_FULL, "mux has %d middlewares already", MIDDLEWARES_MAX);
     }
-    struct layer *layers = qn_realloc(mux->layers, (mux->layer_count + 1) * sizeof *layers);
+    struct layer *layers =
+        qn_vec_grow(mux->layers, mux->layer_count, &mux->layer_capacity, sizeof *layers);
     if (layers == NULL) {
         return qn_error_nomem(err);
     }
