@@ -18,10 +18,9 @@ clean_tree()
     rm -rf "$root/tree"
     mkdir -p "$root/tree/src/base" "$root/tree/src/client" "$root/tree/src/broker/sqlite" \
         "$root/tree/include/quern" "$root/tree/examples" "$root/tree/tests/unit"
-    printf '/* SPDX-License-Identifier: MIT */\n#include "quern/task.h"\n' \
-        >"$root/tree/include/quern/client.h"
-    printf '/* SPDX-License-Identifier: MIT */\n#include <stdio.h>\n\n#include "base/error.h"\n' \
-        >"$root/tree/src/client/client.c"
+    plant include/quern/client.h '/* quern/client.h - text. */' '#include "quern/task.h"'
+    plant src/client/client.c '/* client.c - text. */' '#include <stdio.h>' '' \
+        '#include "base/error.h"'
 }
 
 # plant FILE LINE... - writes a file that starts as ours do.
@@ -238,39 +237,57 @@ if grep -q right_one "$root/said"; then
     fail "check_lengths refuses a function of 70 lines"
 fi
 
-# Words: in code only where the rule is about code, and everywhere where it is about words.
+# Words: in code only where the rule is about code, and everywhere where it is about words. The
+# beginning of a source and the guard of a header.
 clean_tree
-plant src/base/heap.c 'void *block = malloc(3);'
-plant src/client/speak.c 'void f(void) { printf("x"); }' '/* printf("fine here") */'
-plant src/client/quit.c 'void f(void) { abort(); }'
-plant src/base/line.c 'void f(void) { getline(&a, &b, c); }'
-plant src/client/mask.c 'void f(void) { umask(077); }'
-plant src/client/shared.c 'void f(void) { gmtime(&now); }' 'void g(void) { gmtime_r(&now, &tm); }'
-plant src/client/date.c 'void f(void) { timespec_get(&now, TIME_UTC); }'
-plant src/base/unsafe.c 'void f(void) { atoll(text); }'
-plant src/base/fnv.c 'h = h * 0x100000001B3;'
-plant src/client/key.c 'const char *key = "asynq:workers";'
-plant src/client/asks.c 'const char *home = getenv("HOME");'
+# source FILE LINE... - plants it with its title in line 2.
+source()
+{
+    name=$1
+    shift
+    plant "$name" "/* $(basename "$name") - text. */" "$@"
+}
+plant src/base/other.c '/* another.c - something. */'
+plant src/base/other.h '/* other.h - something. */' '#ifndef QN_OTHER_H'
+plant src/base/right.h '/* right.h - something. */' '#ifndef QN_BASE_RIGHT_H'
+plant include/quern/other.h '/* other.h - something. */'
+printf 'return 1\n' >"$root/tree/src/base/other.lua"
+source src/client/inherited.c 'void f(void) { pipe(fds); pipe2(fds, 0); }'
+source src/base/heap.c 'void *block = malloc(3);'
+source src/client/speak.c 'void f(void) { printf("x"); }' '/* printf("fine here") */'
+source src/client/quit.c 'void f(void) { abort(); }'
+source src/base/line.c 'void f(void) { getline(&a, &b, c); }'
+source src/client/mask.c 'void f(void) { umask(077); }'
+source src/client/shared.c 'void f(void) { gmtime(&now); }' 'void g(void) { gmtime_r(&now, &tm); }'
+source src/client/date.c 'void f(void) { timespec_get(&now, TIME_UTC); }'
+source src/base/unsafe.c 'void f(void) { atoll(text); }'
+source src/base/fnv.c 'h = h * 0x100000001B3;'
+source src/client/key.c 'const char *key = "asynq:workers";'
+source src/client/asks.c 'const char *home = getenv("HOME");'
 plant tests/unit/test_nap.c 'void f(void) { usleep(10); }'
-plant src/base/slashes.c 'int a; // no'
-plant src/base/later.c '/* TO''DO: later */'
-plant src/base/wrong_word.c '/* runs a jo''b */'
-plant src/base/riddle.c '/* Whoever'' wakes it frees it. */'
-plant src/base/old_word.c '/* waits for what is under'' way */'
+source src/base/slashes.c 'int a; // no'
+source src/base/later.c '/* TO''DO: later */'
+source src/base/wrong_word.c '/* runs a jo''b */'
+source src/base/riddle.c '/* Whoever'' wakes it frees it. */'
+source src/base/old_word.c '/* waits for what is under'' way */'
 mkdir -p "$root/tree/src/broker/redis/run" "$root/tree/docs/bench"
 echo 'The lease is pro''longed.' >"$root/tree/docs/page.md"
 echo 'The lease was pro''longed.' >"$root/tree/docs/bench/diary.md"
-printf '%s\n' '-- Writes nothing: malloc() is fine here.' '-- a lock that some''body holds' \
-    >"$root/tree/src/broker/redis/run/riddle.lua"
-plant src/base/fine.c 'const char *url = "http://x // malloc(3)";'
+printf '%s\n' '-- riddle.lua - text.' '-- Writes nothing: malloc() is fine here.' \
+    '-- a lock that some''body holds' >"$root/tree/src/broker/redis/run/riddle.lua"
+source src/base/fine.c 'const char *url = "http://x // malloc(3)";'
 echo 'int a;' >"$root/tree/src/base/unlicensed.c"
-names check_words src/base/heap.c:2: src/client/speak.c:2: src/client/quit.c:2: \
-    src/base/line.c:2: src/client/mask.c:2: src/client/shared.c:2: src/client/date.c:2: \
-    src/base/unsafe.c:2: src/base/fnv.c:2: src/client/key.c:2: \
-    src/client/asks.c:2: tests/unit/test_nap.c:2: src/base/slashes.c:2: src/base/later.c:2: \
-    src/base/wrong_word.c:2: src/base/unlicensed.c:1: \
-    src/base/riddle.c:2: src/broker/redis/run/riddle.lua:2: src/base/old_word.c:2: docs/page.md:1:
-if grep -q -e fine.c -e diary.md -e speak.c:3: -e shared.c:3: -e riddle.lua:1: "$root/said"; then
+names check_words "src/base/other.c:2: starts with" "src/base/other.h:1: its guard is" \
+    "include/quern/other.h:2: starts with" "src/base/other.lua:1: starts with" \
+    src/client/inherited.c:3: \
+    src/base/heap.c:3: src/client/speak.c:3: src/client/quit.c:3: \
+    src/base/line.c:3: src/client/mask.c:3: src/client/shared.c:3: src/client/date.c:3: \
+    src/base/unsafe.c:3: src/base/fnv.c:3: src/client/key.c:3: \
+    src/client/asks.c:3: tests/unit/test_nap.c:2: src/base/slashes.c:3: src/base/later.c:3: \
+    src/base/wrong_word.c:3: src/base/unlicensed.c:1: \
+    src/base/riddle.c:3: src/broker/redis/run/riddle.lua:3: src/base/old_word.c:3: docs/page.md:1:
+if grep -q -e fine.c -e right.h -e diary.md -e speak.c:4: -e shared.c:4: -e riddle.lua:1: \
+    -e riddle.lua:2: "$root/said"; then
     fail "check_words looks into comments and strings where it should not"
 fi
 

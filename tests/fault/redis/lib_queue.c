@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* lib_queue.c - queues for the tests of the Redis broker. */
 #include "lib_queue.h"
 
 #include "lib_test.h"
