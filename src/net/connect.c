@@ -64,7 +64,7 @@ static quern_status too_slow(const struct qn_peer *peer, quern_error *err)
 }
 
 /* Settings that make a dead peer known; a kernel that refuses one of them still connects. */
-static void tune(int fd)
+static void set_options(int fd)
 {
     int on = 1;
     int idle = KEEPALIVE_IDLE_S;
@@ -113,7 +113,7 @@ static void start_next(struct race *race)
             note(race, errno);
             continue;
         }
-        tune(fd);
+        set_options(fd);
         if (connect(fd, at->ai_addr, at->ai_addrlen) == 0 || errno == EINPROGRESS) {
             race->runners[race->count++] = (struct pollfd){.fd = fd, .events = POLLOUT};
             started = true;

@@ -132,7 +132,7 @@ static bool all_threads_sleep(pid_t pid)
     return asleep;
 }
 
-static void let_it_sleep(const struct qn_bench_child *worker)
+static void wait_until_asleep(const struct qn_bench_child *worker)
 {
     (void)poll(NULL, 0, PAUSE_MS);
     for (int i = 0; i < SLEEP_CHECKS_MAX && !all_threads_sleep(worker->pid); i++) {
@@ -146,7 +146,7 @@ static quern_status sample_idle(const struct qn_bench *bench, quern_client *clie
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < bench->task_count; i++) {
-        let_it_sleep(worker);
+        wait_until_asleep(worker);
         const struct stamp stamp = {.sent_ns = now_ns(CLOCK_MONOTONIC)};
         const quern_task task = {.type = QN_BENCH_TYPE,
                                  .queue = QN_BENCH_QUEUE,

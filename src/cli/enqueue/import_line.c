@@ -27,7 +27,7 @@
 typedef quern_status read_value(struct qn_import_line *line, const char *key, json_t *value,
                                 quern_error *err);
 
-static quern_status wants(const char *key, const char *what, quern_error *err)
+static quern_status refuse_kind(const char *key, const char *what, quern_error *err)
 {
     return qn_error_set(err, QUERN_E_INVALID, "\"%s\" is not %s", key, what);
 }
@@ -37,10 +37,10 @@ static quern_status read_text(const char *key, json_t *value, const char **ret_t
 {
     const char *text = json_string_value(value);
     if (text == NULL) {
-        return wants(key, "a string", err);
+        return refuse_kind(key, "a string", err);
     }
     if (strlen(text) != json_string_length(value)) {
-        return wants(key, "free of NUL characters", err);
+        return refuse_kind(key, "free of NUL characters", err);
     }
     *ret_text = text;
     return QUERN_OK;
@@ -90,7 +90,7 @@ static char *compact_text(json_t *value)
     return json_dumps(value, flags | JSON_REAL_PRECISION(17));
 }
 
-static quern_status twice(struct qn_import_line *line, quern_error *err)
+static quern_status refuse_second_payload(struct qn_import_line *line, quern_error *err)
 {
     if (line->payload == NULL && line->task.payload == NULL) {
         return QUERN_OK;
@@ -102,7 +102,7 @@ static quern_status read_payload(struct qn_import_line *line, const char *key, j
                                  quern_error *err)
 {
     (void)key;
-    quern_status status = twice(line, err);
+    quern_status status = refuse_second_payload(line, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -122,7 +122,7 @@ static quern_status read_payload(struct qn_import_line *line, const char *key, j
 static quern_status read_base64(struct qn_import_line *line, const char *key, json_t *value,
                                 quern_error *err)
 {
-    quern_status status = twice(line, err);
+    quern_status status = refuse_second_payload(line, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -131,7 +131,7 @@ static quern_status read_base64(struct qn_import_line *line, const char *key, js
     line->task.payload = line->payload;
     if (!json_is_string(value) || !qn_base64_decode(json_string_value(value), size, line->payload,
                                                     &line->task.payload_size)) {
-        return wants(key, "base64", err);
+        return refuse_kind(key, "base64", err);
     }
     return QUERN_OK;
 }
@@ -149,7 +149,7 @@ static quern_status read_duration(const char *key, json_t *value, int64_t *ret_m
     }
     double ms = json_number_value(value) * MS_PER_S;
     if (!json_is_number(value) || ms < 0 || ms > (double)QN_DURATION_MS_MAX) {
-        return wants(key, "a duration: seconds, or a text such as \"1m30s\"", err);
+        return refuse_kind(key, "a duration: seconds, or a text such as \"1m30s\"", err);
     }
     *ret_ms = (int64_t)(ms + 0.5);
     return QUERN_OK;
@@ -167,7 +167,8 @@ static quern_status read_moment(const char *key, json_t *value, int64_t *ret_at_
     }
     double ms = json_number_value(value) * MS_PER_S;
     if (!json_is_number(value) || ms < 0 || ms > 2.0 * (double)QN_DURATION_MS_MAX) {
-        return wants(key, "a moment: seconds since 1970, or a text as 2026-11-20T12:00:00Z", err);
+        return refuse_kind(key, "a moment: seconds since 1970, or a text as 2026-11-20T12:00:00Z",
+                           err);
     }
     *ret_at_ms = (int64_t)(ms + 0.5);
     return QUERN_OK;
@@ -207,7 +208,7 @@ static quern_status read_retry_max(struct qn_import_line *line, const char *key,
     }
     json_int_t count = json_integer_value(value);
     if (!json_is_integer(value) || count < 0 || count > INT32_MAX) {
-        return wants(key, "a whole number from 1 on, or -1 for never", err);
+        return refuse_kind(key, "a whole number from 1 on, or -1 for never", err);
     }
     line->task.retry_max = count;
     return count == 0 ? refuse_0(key, err) : QUERN_OK;
@@ -218,7 +219,7 @@ static quern_status read_headers(struct qn_import_line *line, const char *key, j
 {
     size_t count = json_object_size(value);
     if (!json_is_object(value) || count > QN_HEADER_COUNT_MAX) {
-        return wants(key, "an object of at most 64 strings", err);
+        return refuse_kind(key, "an object of at most 64 strings", err);
     }
     line->headers = qn_memory_must(qn_alloc_zero(count + 1, sizeof *line->headers));
     size_t index = 0;

@@ -117,7 +117,7 @@ static int for_each_name(struct qn_cli *cli, act_on_name *act)
     return worst;
 }
 
-static int give_document(struct by_name *by_name, json_t *take_document)
+static int add_document(struct by_name *by_name, json_t *take_document)
 {
     if (by_name->documents == NULL) {
         return qn_json_print(take_document);
@@ -149,7 +149,7 @@ static int inspect(struct by_name *by_name, const char *name)
     } else {
         workers = qn_service_workers(by_name->inspector);
         if (cli->json) {
-            exit_code = give_document(by_name, qn_queue_show_json(queue, workers));
+            exit_code = add_document(by_name, qn_queue_show_json(queue, workers));
         } else {
             begin_page(by_name);
             qn_queue_show_print(queue, workers);
@@ -172,7 +172,7 @@ static int report_done(struct by_name *by_name, const char *name, const char *do
         json_t *object = qn_memory_must(json_object());
         qn_json_set_bytes(object, "queue", name, strlen(name));
         qn_json_set_bytes(object, "done", done, strlen(done));
-        return give_document(by_name, object);
+        return add_document(by_name, object);
     }
     char *safe = qn_text_safe(name, strlen(name));
     printf("%s %s\n", safe, done);
@@ -188,7 +188,7 @@ static int report_refused(struct by_name *by_name, const char *name, const quern
         json_t *object = qn_memory_must(json_object());
         qn_json_set_bytes(object, "queue", name, strlen(name));
         qn_json_set_bytes(object, "error", err->text, strlen(err->text));
-        (void)give_document(by_name, object);
+        (void)add_document(by_name, object);
     }
     return exit_code;
 }
@@ -281,7 +281,7 @@ static int show_history(struct by_name *by_name, const char *name)
         history = qn_memory_must(json_pack("{s:o}", "days", qn_memory_must(history)));
         qn_json_set_bytes(history, "queue", name, strlen(name));
     }
-    return give_document(by_name, history);
+    return add_document(by_name, history);
 }
 
 static int run_history(struct qn_cli *cli)

@@ -31,7 +31,7 @@ static struct {
 } reload;
 
 /* Only if there is a worker; errno is restored. */
-static void steer(void (*act)(quern_worker *worker))
+static void apply_to_worker(void (*act)(quern_worker *worker))
 {
     int saved = errno;
     quern_worker *worker = atomic_load(&steered);
@@ -44,25 +44,25 @@ static void steer(void (*act)(quern_worker *worker))
 static void on_stop(int number)
 {
     (void)number;
-    steer(quern_worker_stop);
+    apply_to_worker(quern_worker_stop);
 }
 
 static void on_quiet(int number)
 {
     (void)number;
-    steer(quern_worker_quiet);
+    apply_to_worker(quern_worker_quiet);
 }
 
 static void on_resume(int number)
 {
     (void)number;
-    steer(quern_worker_resume);
+    apply_to_worker(quern_worker_resume);
 }
 
 static void on_log_runs(int number)
 {
     (void)number;
-    steer(quern_worker_log_runs);
+    apply_to_worker(quern_worker_log_runs);
 }
 
 static void on_reload(int number)

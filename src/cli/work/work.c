@@ -209,7 +209,7 @@ static int run_worker(struct qn_work *work, const char *url, const quern_mux *mu
     return exit_code;
 }
 
-static int work_with(struct qn_work *work)
+static int open_and_run(struct qn_work *work)
 {
     const char *url = NULL;
     quern_mux *mux = NULL;
@@ -273,7 +273,7 @@ static int run_work(struct qn_cli *cli)
     } else if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
         exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else {
-        exit_code = work_with(work);
+        exit_code = open_and_run(work);
     }
     qn_work_signal_release();
     qn_work_signal_reload_end();

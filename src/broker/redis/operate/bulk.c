@@ -19,7 +19,7 @@
 
 #define WALK_MAX 500000 /* steps along `pending` in one script: some 5 ms */
 
-struct acting {
+struct operation {
     struct qn_redis *self;
     quern_action action;
     const quern_task_filter *filter;
@@ -49,11 +49,11 @@ static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
 }
 
 /* The answer for `count` tasks. */
-static quern_status take_answer(struct acting *acting, const struct qn_reply *reply, size_t count,
-                                quern_error *err)
+static quern_status take_answer(struct operation *operation, const struct qn_reply *reply,
+                                size_t count, quern_error *err)
 {
-    bool cancel = acting->action == QUERN_ACTION_CANCEL_RETRY ||
-                  acting->action == QUERN_ACTION_CANCEL_ARCHIVE;
+    bool cancel = operation->action == QUERN_ACTION_CANCEL_RETRY ||
+                  operation->action == QUERN_ACTION_CANCEL_ARCHIVE;
     if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
         return refuse_full(reply, err);
     }
@@ -61,94 +61,99 @@ static quern_status take_answer(struct acting *acting, const struct qn_reply *re
     for (size_t i = 0; i < count; i++) {
         done += strcmp(qn_reply_text(qn_reply_at(reply, i)), "done") == 0;
     }
-    acting->done += done;
-    acting->pass_done += done;
+    operation->done += done;
+    operation->pass_done += done;
     if (!cancel) {
-        qn_task_cursor_removed(&acting->cursor, done);
+        qn_task_cursor_removed(&operation->cursor, done);
     }
     return QUERN_OK;
 }
 
-static quern_status act_on(struct acting *acting, size_t first, size_t count, quern_error *err)
+static quern_status operate_some(struct operation *operation, size_t first, size_t count,
+                                 quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    qn_redis_begin(&pipeline, acting->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_redis_begin(&pipeline, operation->self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     const struct qn_operate_tasks tasks = {
-        .queue = acting->filter->queue,
-        .state = quern_task_state_name((quern_task_state)acting->filter->state),
-        .items = acting->tasks + first,
+        .queue = operation->filter->queue,
+        .state = quern_task_state_name((quern_task_state)operation->filter->state),
+        .items = operation->tasks + first,
         .count = count};
-    qn_operate_add(&pipeline, acting->action, &tasks);
+    qn_operate_add(&pipeline, operation->action, &tasks);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
-        status = take_answer(acting, reply, count, err);
+        status = take_answer(operation, reply, count, err);
     }
     qn_pipeline_end(&pipeline);
     return status;
 }
 
-/* Acts on the gathered tasks, in one script, or in several when they are deep in the list. */
-static quern_status act(struct acting *acting, quern_error *err)
+/* Operates on the gathered tasks, in one script, or in several when they are deep in the list. */
+static quern_status operate_gathered(struct operation *operation, quern_error *err)
 {
-    bool list = acting->filter->state == QUERN_TASK_PENDING;
+    bool list = operation->filter->state == QUERN_TASK_PENDING;
     quern_status status = QUERN_OK;
-    for (size_t first = 0; status == QUERN_OK && first < acting->count;) {
+    for (size_t first = 0; status == QUERN_OK && first < operation->count;) {
         size_t count = 1;
-        uint64_t walk = acting->ranks[first];
-        while (first + count < acting->count &&
-               (!list || walk + acting->ranks[first + count] <= WALK_MAX)) {
-            walk += acting->ranks[first + count++];
+        uint64_t walk = operation->ranks[first];
+        while (first + count < operation->count &&
+               (!list || walk + operation->ranks[first + count] <= WALK_MAX)) {
+            walk += operation->ranks[first + count++];
         }
-        status = act_on(acting, first, count, err);
+        status = operate_some(operation, first, count, err);
         first += count;
     }
-    acting->count = 0;
-    qn_arena_reset(&acting->arena);
+    operation->count = 0;
+    qn_arena_reset(&operation->arena);
     return status;
 }
 
 /* --- Gathering -------------------------------------------------------------------------- */
 
-static bool gather(struct acting *acting, const struct qn_task_entry *entry, const char *unique_key)
+static bool gather_task(struct operation *operation, const struct qn_task_entry *entry,
+                        const char *unique_key)
 {
-    struct qn_operate_task *task = &acting->tasks[acting->count];
-    task->id = qn_arena_copy(&acting->arena, entry->id, entry->id_size + 1);
+    struct qn_operate_task *task = &operation->tasks[operation->count];
+    task->id = qn_arena_copy(&operation->arena, entry->id, entry->id_size + 1);
     task->id_size = entry->id_size;
-    task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&acting->arena, unique_key);
+    task->unique_key = unique_key == NULL ? "" : qn_arena_strdup(&operation->arena, unique_key);
     if (task->id == NULL || task->unique_key == NULL) {
-        acting->nomem = true;
+        operation->nomem = true;
         return false;
     }
     /* Those before it will be gone by then. */
-    acting->ranks[acting->count] = entry->rank > acting->count ? entry->rank - acting->count : 0;
-    acting->count++;
+    operation->ranks[operation->count] =
+        entry->rank > operation->count ? entry->rank - operation->count : 0;
+    operation->count++;
     return true;
 }
 
 static bool gather_fitting(const struct qn_task_entry *entry, const quern_task_info *info,
                            void *user)
 {
-    struct acting *acting = user;
-    return !qn_filter_fits(acting->filter, info) || gather(acting, entry, info->task.unique_key);
+    struct operation *operation = user;
+    return !qn_filter_fits(operation->filter, info) ||
+           gather_task(operation, entry, info->task.unique_key);
 }
 
-static quern_status gather_page(struct acting *acting, struct qn_task_entries page,
+static quern_status gather_page(struct operation *operation, struct qn_task_entries page,
                                 quern_error *err)
 {
-    if (acting->reads) {
-        struct qn_place place = {.queue = acting->filter->queue,
-                                 .state = (quern_task_state)acting->filter->state,
-                                 .key = qn_task_cursor_key(&acting->cursor)};
-        const struct qn_task_sink sink = {.on_info = gather_fitting, .user = acting};
-        quern_status status = qn_read_task_all(acting->self, &place, page, &sink, err);
-        bool nomem = status == QUERN_OK && acting->nomem;
+    if (operation->reads) {
+        struct qn_place place = {.queue = operation->filter->queue,
+                                 .state = (quern_task_state)operation->filter->state,
+                                 .key = qn_task_cursor_key(&operation->cursor)};
+        const struct qn_task_sink sink = {.on_info = gather_fitting, .user = operation};
+        quern_status status = qn_read_task_all(operation->self, &place, page, &sink, err);
+        bool nomem = status == QUERN_OK && operation->nomem;
         return nomem ? qn_error_nomem(err) : status;
     }
     for (size_t i = 0; i < page.count; i++) {
         const struct qn_task_entry *entry = &page.items[i];
-        bool wanted = acting->filter->id == NULL || strcmp(acting->filter->id, entry->id) == 0;
-        if (wanted && !gather(acting, entry, NULL)) {
+        bool wanted =
+            operation->filter->id == NULL || strcmp(operation->filter->id, entry->id) == 0;
+        if (wanted && !gather_task(operation, entry, NULL)) {
             return qn_error_nomem(err);
         }
     }
@@ -156,43 +161,43 @@ static quern_status gather_page(struct acting *acting, struct qn_task_entries pa
 }
 
 /* As many entries as one script can act on if all of them fit, and no more than are wanted. */
-static size_t page_room(const struct acting *acting)
+static size_t page_room(const struct operation *operation)
 {
-    size_t left = acting->limit - acting->done - acting->count;
-    size_t most = acting->reads ? QN_INSPECT_BATCH : QN_BULK_MAX;
+    size_t left = operation->limit - operation->done - operation->count;
+    size_t most = operation->reads ? QN_INSPECT_BATCH : QN_BULK_MAX;
     return left < most ? left : most;
 }
 
-static quern_status pass(struct acting *acting, quern_error *err)
+static quern_status run_pass(struct operation *operation, quern_error *err)
 {
-    const struct qn_place place = {.queue = acting->filter->queue,
-                                   .state = (quern_task_state)acting->filter->state};
+    const struct qn_place place = {.queue = operation->filter->queue,
+                                   .state = (quern_task_state)operation->filter->state};
     struct qn_task_entries page = {.count = 1};
-    quern_status status =
-        qn_task_cursor_init(&acting->cursor, acting->self, &place, acting->filter->group, err);
-    acting->cursor.oldest_first = true;
-    acting->pass_done = 0;
-    while (status == QUERN_OK && page.count > 0 && acting->done < acting->limit) {
-        status = qn_task_cursor_next(&acting->cursor, page_room(acting), &page, err);
+    quern_status status = qn_task_cursor_init(&operation->cursor, operation->self, &place,
+                                              operation->filter->group, err);
+    operation->cursor.oldest_first = true;
+    operation->pass_done = 0;
+    while (status == QUERN_OK && page.count > 0 && operation->done < operation->limit) {
+        status = qn_task_cursor_next(&operation->cursor, page_room(operation), &page, err);
         if (status == QUERN_OK && page.count > 0) {
-            status = gather_page(acting, page, err);
+            status = gather_page(operation, page, err);
         }
-        bool enough = page.count == 0 || page_room(acting) == 0 ||
-                      acting->count + QN_INSPECT_BATCH > QN_BULK_MAX;
+        bool enough = page.count == 0 || page_room(operation) == 0 ||
+                      operation->count + QN_INSPECT_BATCH > QN_BULK_MAX;
         if (status == QUERN_OK && enough) {
-            status = act(acting, err);
+            status = operate_gathered(operation, err);
         }
     }
-    qn_task_cursor_finish(&acting->cursor);
+    qn_task_cursor_finish(&operation->cursor);
     return status;
 }
 
-static quern_status passes(struct acting *acting, quern_error *err)
+static quern_status run_passes(struct operation *operation, quern_error *err)
 {
     quern_status status = QUERN_OK;
     do {
-        status = pass(acting, err);
-    } while (status == QUERN_OK && acting->pass_done > 0 && acting->done < acting->limit);
+        status = run_pass(operation, err);
+    } while (status == QUERN_OK && operation->pass_done > 0 && operation->done < operation->limit);
     return status;
 }
 
@@ -211,15 +216,15 @@ quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk
         return status;
     }
     bool by_lock = state == QUERN_TASK_AGGREGATING && bulk->action == QUERN_ACTION_DELETE;
-    struct acting acting = {.self = self,
-                            .action = bulk->action,
-                            .filter = filter,
-                            .reads = qn_filter_reads(filter) || by_lock,
-                            .limit = bulk->limit};
-    status = passes(&acting, err);
-    qn_arena_finish(&acting.arena);
+    struct operation operation = {.self = self,
+                                  .action = bulk->action,
+                                  .filter = filter,
+                                  .reads = qn_filter_reads(filter) || by_lock,
+                                  .limit = bulk->limit};
+    status = run_passes(&operation, err);
+    qn_arena_finish(&operation.arena);
     if (status == QUERN_OK) {
-        *ret_count = acting.done;
+        *ret_count = operation.done;
     }
     return status;
 }

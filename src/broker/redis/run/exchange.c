@@ -33,7 +33,7 @@ static bool any_took_effect(const struct qn_pipeline *pipeline)
 }
 
 /* A failure after which the changes are unknown until the request is repeated with this stamp. */
-static quern_status in_doubt(quern_status status, quern_error *err)
+static quern_status as_unknown(quern_status status, quern_error *err)
 {
     if (status == QUERN_E_UNKNOWN) {
         return status;
@@ -110,8 +110,8 @@ static void count_late(const struct qn_redis_lease_batch *batch)
     }
 }
 
-static quern_status put_away(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
-                             quern_error *err)
+static quern_status clean_up_batch(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
+                                   quern_error *err)
 {
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
@@ -183,12 +183,12 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_l
         status = qn_redis_lease_read(pipeline, batch, err);
     }
     if (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
-        status = put_away(pipeline, batch, err);
+        status = clean_up_batch(pipeline, batch, err);
         order_runs(batch);
     }
     reply->more = reply->run_count < exchange->room &&
                   (batch->ended_early || batch->aside_count >= QN_PRUNE_BATCH_MAX);
-    return status != QUERN_OK && changed ? in_doubt(status, err) : status;
+    return status != QUERN_OK && changed ? as_unknown(status, err) : status;
 }
 
 quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exchange,

@@ -137,19 +137,19 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
     return status;
 }
 
-static size_t left(const struct recovering *recovering)
+static size_t remaining_count(const struct recovering *recovering)
 {
     return recovering->limit - recovering->count;
 }
 
-/* Reads all rows of a statement that has LIMIT left(recovering). */
+/* Reads all rows of a statement that has LIMIT remaining_count(recovering). */
 static quern_status read_leases(struct recovering *recovering, struct qn_query *query,
                                 size_t *ret_count, quern_error *err)
 {
     size_t count = 0;
     bool memory = true;
     while (memory && qn_query_row(query)) {
-        QN_ASSERT(count < left(recovering));
+        QN_ASSERT(count < remaining_count(recovering));
         struct lease *lease = &recovering->leases[count++];
         *lease = (struct lease){
             .seq = sqlite3_column_int64(query->statement, 0),
@@ -223,7 +223,7 @@ static quern_status end_worker(struct recovering *recovering, struct qn_counted_
     struct qn_query query = qn_query_start(recovering->conn, sql_recover_of_worker);
     qn_query_int(&query, queue->no);
     qn_query_int(&query, worker->death.no);
-    qn_query_int(&query, (int64_t)left(recovering));
+    qn_query_int(&query, (int64_t)remaining_count(recovering));
     quern_status status = read_leases(recovering, &query, &count, err);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         recovering->leases[i].cause = QUERN_CAUSE_WORKER_DIED;
@@ -264,14 +264,14 @@ static quern_status end_expired(struct recovering *recovering, struct qn_counted
     struct lease last = {0};
     quern_status status = QUERN_OK;
     size_t count = 1;
-    while (status == QUERN_OK && count > 0 && left(recovering) > 0) {
+    while (status == QUERN_OK && count > 0 && remaining_count(recovering) > 0) {
         struct qn_query query = qn_query_start(recovering->conn, sql_recover_expired);
         qn_query_int(&query, queue->no);
         qn_query_int(&query, recovering->now_boot_ms);
         qn_query_int(&query, last.lease_until);
         qn_query_int(&query, last.worker);
         qn_query_int(&query, last.seq);
-        qn_query_int(&query, (int64_t)left(recovering));
+        qn_query_int(&query, (int64_t)remaining_count(recovering));
         status = read_leases(recovering, &query, &count, err);
         for (size_t i = 0; status == QUERN_OK && i < count; i++) {
             last = recovering->leases[i];
@@ -299,7 +299,8 @@ static quern_status end_dead_workers(struct recovering *recovering, struct qn_na
                                      quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (size_t w = 0; status == QUERN_OK && w < recovering->fates.count && left(recovering) > 0;
+    for (size_t w = 0;
+         status == QUERN_OK && w < recovering->fates.count && remaining_count(recovering) > 0;
          w++) {
         struct qn_worker_fate *worker = &recovering->fates.workers[w];
         for (size_t i = 0; status == QUERN_OK && worker->fate == QN_FATE_GONE && i < queues.count;

@@ -41,7 +41,8 @@ static void pause_looks(struct qn_sqlite *self, int64_t shift_ms, int64_t begun_
 }
 
 /* *ret_wrong: there are delays that are dated wrongly, on this boot's clock. */
-static quern_status look(struct qn_conn *conn, int64_t shift_ms, bool *ret_wrong, quern_error *err)
+static quern_status check_moments(struct qn_conn *conn, int64_t shift_ms, bool *ret_wrong,
+                                  quern_error *err)
 {
     char boot_id[QN_BOOT_ID_SIZE];
     bool known = qn_owner_boot_id(boot_id);
@@ -74,7 +75,7 @@ static quern_status put_batch_right(struct qn_sqlite *self, int64_t shift_ms, qu
     if (status != QUERN_OK) {
         return status;
     }
-    status = look(conn, shift_ms, &wrong, err); /* another process may have done it */
+    status = check_moments(conn, shift_ms, &wrong, err); /* another process may have done it */
     if (status == QUERN_OK && wrong) {
         status = put_right(conn, sql_redate_behind, shift_ms - TOLERANCE_MS, shift_ms, err);
     }
@@ -103,7 +104,7 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
     if (status != QUERN_OK) {
         return status;
     }
-    status = look(conn, shift_ms, &wrong, err);
+    status = check_moments(conn, shift_ms, &wrong, err);
     qn_transaction_read_end(self);
     if (status != QUERN_OK || !wrong) {
         if (status == QUERN_OK) {
@@ -117,7 +118,7 @@ quern_status qn_sqlite_redate(struct qn_sqlite *self, bool *ret_more, quern_erro
         status = qn_transaction_read_begin(self, &conn, err);
     }
     if (status == QUERN_OK) {
-        status = look(conn, shift_ms, ret_more, err);
+        status = check_moments(conn, shift_ms, ret_more, err);
         qn_transaction_read_end(self);
     }
     return status;
