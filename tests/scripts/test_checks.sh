@@ -215,7 +215,12 @@ done
 {
     printf 'local function long_one()\n'
     lines 69 '    call()'
-    printf 'end\n'
+    printf 'end\n\nfunction table.six(a, b, c,\n    d, e, f)\nend\n'
+    printf "t['x'] = function(a)\n"
+    lines 69 '    call()'
+    printf 'end\nlocal function five(a, b, c, d, e)\n    call(function()\n'
+    lines 60 '        call()'
+    printf '    end)\nend\n'
 } >"$root/tree/src/base/long.lua"
 {
     printf '%s words\n\n```\n%s words\n```\n' "$(lines 95 x | tr -d '\n')" \
@@ -226,7 +231,9 @@ done
 names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:501:" \
     "tests/unit/wide.c:2: line has 101 columns" "src/base/wide_one.c:2: six has 6 parameters" \
     "src/base/wide_one.c:12: quern_six has 6 parameters" \
-    "src/base/long.lua:1: long_one has 71 lines" "src/base/either.c:7: f has #ifdef X inside" \
+    "src/base/long.lua:1: long_one has 71 lines" \
+    "src/base/long.lua:73: table.six has 6 parameters" "src/base/long.lua:76: t['x'] has 71 lines" \
+    "src/base/either.c:7: f has #ifdef X inside" \
     "tests/unit/full: folder has 25 files" \
     "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2" \
     "docs/page.md:15: row has 3 columns" "docs/page.md:16: row has 1 columns"

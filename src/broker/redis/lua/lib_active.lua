@@ -12,11 +12,16 @@ local MANY_MISSING = 8
 -- Where others run, a single id is first searched among this many of the newest.
 local NEW_RUNS = 1000
 
--- Goes through ids, which follow those that the window has seen, and takes those of `gone` that it
--- finds out of that set; returns how many. In the end the list is cut off up to the last found one:
--- `size` ids, of which the first `back` of `kept` are put back.
-local function active_look(window, ids, first, last, step, gone)
+-- Goes through ids, forwards (step 1) or backwards (-1), which follow those that the window has
+-- seen, and takes those of `gone` that it finds out of that set; returns how many. In the end the
+-- list is cut off up to the last found one: `size` ids, of which the first `back` of `kept` are put
+-- back.
+local function active_look(window, ids, step, gone)
     local kept, found = window.kept, 0
+    local first, last = 1, #ids
+    if step < 0 then
+        first, last = last, first
+    end
     local seen, size, back, kept_count = window.seen, window.size, window.back, #kept
     for i = first, last, step do
         local id = ids[i]
@@ -47,7 +52,7 @@ local function active_look_far(ids, gone, missing)
         if place and place < 4 * count and not left then
             local near = redis.call('LRANGE', key, '0', place + older)
             left = {seen = 0, size = 0, back = 0, kept = {}}
-            missing = missing - active_look(left, near, 1, #near, 1, gone)
+            missing = missing - active_look(left, near, 1, gone)
         elseif place then
             local before, first = missing, math.max(place - count, 0)
             for k, id in ipairs(redis.call('LRANGE', key, first, place + older)) do
@@ -75,7 +80,7 @@ local function active_find(ids)
     local found = count
     while missing * 4 >= count and found * 4 >= count and count > 0 do
         local near = redis.call('LRANGE', Q .. 'active', -right.seen - count, -right.seen - 1)
-        found = active_look(right, near, #near, 1, -1, gone)
+        found = active_look(right, near, -1, gone)
         missing = missing - found
     end
     local plan = {right = right, gone = gone}

@@ -93,8 +93,9 @@ local function plan_fields(id, ...)
     removals[#removals + 1] = {T .. id, 'quern_run', 'quern_progress', 'quern_cancel'}
 end
 
--- To a state that is a zset, with the score that it has there.
-local function plan_move(id, state, score, keeps_token, past, message)
+-- To a state that is a zset, with the score that it has there. past.keeps_token: pending_since
+-- stays.
+local function plan_move(id, state, score, past, message)
     local list = moved[state]
     list[#list + 1] = whole_number(score)
     list[#list + 1] = id
@@ -102,11 +103,12 @@ local function plan_move(id, state, score, keeps_token, past, message)
     if message then
         plan_set(id, 'msg', message)
     end
-    removals[#removals + 1] = {T .. id, 'quern_place', not keeps_token and 'pending_since' or nil}
+    removals[#removals + 1] = {T .. id, 'quern_place',
+        not past.keeps_token and 'pending_since' or nil}
 end
 
-local function plan_retry(id, at_ms, keeps_token, past, message)
-    plan_move(id, 'retry', math.ceil(at_ms / 1000), keeps_token, past, message)
+local function plan_retry(id, at_ms, past, message)
+    plan_move(id, 'retry', math.ceil(at_ms / 1000), past, message)
     if at_ms % 1000 == 0 then
         whole[#whole + 1] = id
     else
@@ -153,7 +155,7 @@ end
 
 local function plan_archive(id, past, text)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
-    plan_move(id, 'archived', now_s, false, past, with_fields(message_of(id), failure(nil, text)))
+    plan_move(id, 'archived', now_s, past, with_fields(message_of(id), failure(nil, text)))
     processed = processed + 1
     failed = failed + 1
 end
@@ -186,7 +188,8 @@ local function plan_loss(id, loss)
         plan_set(id, 'msg', with_fields(message_of(id), failure(nil, loss.error)))
     end
     if verdict == 'retry' then
-        plan_retry(id, now_ms + delay_ms, keeps_token, past)
+        past.keeps_token = keeps_token
+        plan_retry(id, now_ms + delay_ms, past)
         return false
     end
     local since = loss.run.since

@@ -17,7 +17,9 @@ local function alive(id, token)
         return nil
     end
     leave(id)
-    return past_read(fields[3]), run_read(fields[4]), fields[5]
+    local run = run_read(fields[4])
+    run.place = fields[5]
+    return past_read(fields[3]), run
 end
 
 -- A fence is the token without its random digits; it grows over all runs.
@@ -91,7 +93,7 @@ function finishes.c(id, token, first)
         if ARGV[first + 2] == '1' then
             plan_set(id, 'result', ARGV[first + 3])
         end
-        plan_move(id, 'completed', math.ceil(until_ms / 1000), false, past,
+        plan_move(id, 'completed', math.ceil(until_ms / 1000), past,
             message_of(id) .. '\@QN_ASYNQ_TAG_COMPLETED_AT@' .. varint(now_s))
         plan_set(id, 'quern_past', past_text(past, until_ms))
     end, true)
@@ -114,7 +116,7 @@ function ends.r(id, _, first, past)
         changed = failure(nil, text)
         changed[@QN_ASYNQ_TAG_FAILED_AT@] = nil
     end
-    plan_retry(id, now_ms + tonumber(ARGV[first]), false, past,
+    plan_retry(id, now_ms + tonumber(ARGV[first]), past,
         changed and with_fields(message_of(id), changed))
     if ARGV[first + 2] ~= '2' then
         count(counts and 1 or 0, counts and 1 or 0)
@@ -123,7 +125,7 @@ function ends.r(id, _, first, past)
 end
 local function archive(id, past, message)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
-    plan_move(id, 'archived', now_s, false, past, message)
+    plan_move(id, 'archived', now_s, past, message)
     count(1, 1)
     return '0'
 end
@@ -141,12 +143,12 @@ function ends.m(id, _, first, past)
     any_ended = false
     return answer
 end
-function ends.g(id, token, first, past, run, place)
+function ends.g(id, token, first, past, run)
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
-    plan_back(id, place, fence_of(token), past, run.since ~= '0' and run.since or token)
+    plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
     return '0'
 end
-function ends.x(id, token, first, past, run, place)
+function ends.x(id, token, first, past, run)
     local started = ARGV[first + 1] == '1'
     -- bug UNSTARTED_CHARGED: local started = true
     local charged = started and not is_leaving
@@ -154,7 +156,7 @@ function ends.x(id, token, first, past, run, place)
     if charged then
         brake_death(brake, is_probe)
     end
-    local archived = plan_loss(id, {past = past, run = run, place = place, token = token,
+    local archived = plan_loss(id, {past = past, run = run, place = run.place, token = token,
         fence = fence_of(token), started = started, charged = charged,
         cause = tonumber(ARGV[first]), error = error_of(ARGV[first + 2]),
         last = ARGV[first + 3], started_ms = now_ms - number_of(ARGV[first + 4]),
@@ -175,12 +177,12 @@ local function apply(kind, id, token, first)
     if finishes[kind] then
         return finishes[kind](id, token, first)
     end
-    local past, run, place = alive(id, token)
+    local past, run = alive(id, token)
     if not past then
         return '1'
         -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)
     end
-    return ends[kind](id, token, first, past, run, place)
+    return ends[kind](id, token, first, past, run)
 end
 
 -- Outcomes are applied in the order of the request. A run that had started and ended otherwise than

@@ -255,7 +255,7 @@ local function end_of_go(entry)
         local random = (tonumber(time[2]) + 7 * #leaving) % 30
         local at_s = now_s + n ^ 4 + 15 + random * (n + 1)
         entry.past.failed_ms = now_ms
-        plan_retry(entry.id, at_s * 1000, false, entry.past,
+        plan_retry(entry.id, at_s * 1000, entry.past,
             with_fields(message, failure(retried + 1, text)))
         processed, failed = processed + 1, failed + 1
     end
