@@ -42,7 +42,7 @@ endif()
 # The constants that scripts name: numbers of these headers.
 list(TRANSFORM QUERN_LUA PREPEND src/ OUTPUT_VARIABLE QUERN_LUA_FILES)
 add_custom_command(
-    OUTPUT ${QUERN_GENERATED_DIR}/lua_constants
+    OUTPUT ${QUERN_GENERATED_DIR}/lua_constants ${QUERN_GENERATED_DIR}/lua_constants.h
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/scripts/lua_constants
         ${QUERN_GENERATED_DIR}/lua_constants ${CMAKE_C_COMPILER}
     DEPENDS ${QUERN_LUA_FILES} ${QUERN_LUA_PARTS} src/message/asynq/asynq.h include/quern/task.h

@@ -2,12 +2,16 @@
 /* lib_round.c - every operation of a broker, and a check of each number that it returns. */
 #include "lib_round.h"
 
+#include <unistd.h>
+
 #include "base/text/number.h"
 #include "task/limits.h"
 #include "task/retry.h"
 
 #define ROOM 8
 #define HOST "host-a"
+/* Of an empty payload (asynq:{queue}:unique:type:md5). */
+#define LOCK "asynq:{default}:unique:t:d41d8cd98f00b204e9800998ecf8427e"
 
 static const char *const queues[] = {"default"};
 
@@ -77,16 +81,35 @@ static void forget_finding(const quern_finding *finding, void *user)
     (void)finding, (void)user;
 }
 
+static bool forget_id(const char *queue, const char *id, void *user)
+{
+    (void)queue, (void)id, (void)user;
+    return true;
+}
+
 static void forget_fact(const char *name, const char *text, void *user)
 {
     (void)name, (void)text, (void)user;
+}
+
+static void find(struct test_round *round)
+{
+    char id[QN_NAME_SIZE_MAX + 1];
+    quern_error err;
+    (void)!qn_broker_find_queue(round->broker, "default", &err);
+    (void)!qn_broker_lock_holder(round->broker, LOCK, id, &err);
+    (void)!qn_broker_match_id(round->broker, "0123", forget_id, NULL, &err);
+    (void)qn_broker_is_gone(round->broker, &err);
+    if (qn_broker_backup(round->broker, round->copy_path, &err) == QUERN_OK) {
+        (void)unlink(round->copy_path);
+    }
 }
 
 static void inspect(struct test_round *round)
 {
     quern_day days[QN_HISTORY_DAYS];
     quern_error err;
-    (void)!qn_broker_queues(round->broker, check_queue, round, &err);
+    (void)!qn_broker_queues(round->broker, NULL, check_queue, round, &err);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state};
         (void)!qn_broker_tasks(round->broker, &filter, check_task, round, &err);
@@ -164,13 +187,13 @@ static void end(struct test_round *round, struct qn_leased **runs, size_t count)
     struct qn_outcome outcomes[ROOM];
     enum qn_applied applied[ROOM];
     for (size_t i = 0; i < count; i++) {
-        outcomes[i] =
-            (struct qn_outcome){.run = runs[i],
-                                .kind = (enum qn_outcome_kind)((round->sequence + i) % ROOM),
-                                .started = true,
-                                .cause = QUERN_CAUSE_CHILD_DIED,
-                                .delay_ms = 1500,
-                                .error = "broken"};
+        outcomes[i] = (struct qn_outcome){
+            .run = runs[i],
+            .kind = (enum qn_outcome_kind)((round->sequence + i) % QN_OUTCOME_KINDS),
+            .started = true,
+            .cause = QUERN_CAUSE_CHILD_DIED,
+            .delay_ms = 1500,
+            .error = "broken"};
     }
     struct qn_exchange exchange = {.stamp = {3, ++round->sequence},
                                    .worker_id = round->worker_id,
@@ -211,6 +234,37 @@ static void keep_up(struct test_round *round)
         note_moment(round, "next_due_at_ms of arm", next_due_at_ms);
     }
     (void)!qn_broker_wait(round->broker, 0, &wakeup, &err);
+    qn_broker_interrupt(round->broker);
+}
+
+static void watch(struct test_round *round)
+{
+    struct qn_notices notices;
+    quern_error err;
+    (void)!qn_broker_watch(round->watcher, "default", "t1", &err);
+    qn_broker_wake(round->broker);
+    (void)!qn_broker_await(round->watcher, 0, &notices, &err);
+}
+
+/* Tasks that replace those which ended, and one whose lock is held. */
+static void enqueue(struct test_round *round)
+{
+    static const char *const ids[] = {"t1", "t7"};
+    struct qn_task tasks[2];
+    quern_status results[2];
+    quern_error err;
+    for (size_t i = 0; i < 2; i++) {
+        tasks[i] = (struct qn_task){.id = ids[i],
+                                    .queue = "default",
+                                    .type = "t",
+                                    .payload = "",
+                                    .timeout_ms = 1500,
+                                    .unique_ms = i == 1 ? 60000 : 0,
+                                    .unique_key = i == 1 ? LOCK : NULL,
+                                    .state = QUERN_TASK_PENDING};
+    }
+    (void)!qn_broker_enqueue(round->broker,
+                             &(struct qn_enqueue){{3, ++round->sequence}, tasks, 2, results}, &err);
 }
 
 static void steer(struct test_round *round)
@@ -240,12 +294,15 @@ void test_round(struct test_round *round)
     struct qn_leased *runs[ROOM];
     quern_error err;
     inspect(round);
+    find(round);
+    watch(round);
     send_heartbeat(round);
     size_t count = lease(round, QN_SOLO_NONE, runs);
     hold(round, runs, count);
     inspect(round);
     end(round, runs, count);
     keep_up(round);
+    enqueue(round);
     steer(round);
     for (size_t i = 0; i < sizeof solos / sizeof *solos; i++) {
         count = lease(round, solos[i], runs);

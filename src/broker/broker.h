@@ -163,6 +163,7 @@ enum qn_outcome_kind {
                    * its cause included; nothing is counted, no brake is released; lock kept */
     QN_ENDED      /* it was acked early and has ended now: releases a brake, nothing else */
 };
+#define QN_OUTCOME_KINDS (QN_ENDED + 1) /* how many; the last one stands here */
 
 struct qn_outcome {
     const struct qn_leased *run;

@@ -42,10 +42,32 @@ static void set_up(struct contract *c)
     qn_leased_free(active);
 }
 
+/* In a transaction of the caller, where the broker has one. */
+static void enqueue_and_roll_back(struct contract *c)
+{
+    const struct qn_task task = {
+        .id = "t9", .queue = "default", .type = "t", .payload = "", .state = QUERN_TASK_PENDING};
+    quern_status result = QUERN_OK;
+    if (c->maker->begin != NULL) {
+        void *tx = c->maker->begin(c);
+        (void)!qn_broker_enqueue_in(
+            c->broker, tx, &(struct qn_enqueue){.tasks = &task, .count = 1, .results = &result},
+            NULL);
+        c->maker->end(tx, false);
+    }
+}
+
 static void go_round(struct contract *c, const char *what, const char *value)
 {
-    struct test_round round = {.broker = c->broker, .worker_id = "round"};
+    char copy_path[TEST_DIR_SIZE + 32];
+    (void)snprintf(copy_path, sizeof copy_path, "%s/copy.db", c->store.dir);
+    struct test_round round = {.broker = c->broker,
+                               .watcher = contract_open(c),
+                               .copy_path = copy_path,
+                               .worker_id = "round"};
+    enqueue_and_roll_back(c);
     test_round(&round);
+    qn_broker_close(round.watcher);
     if (round.strange != NULL) {
         fail_msg("%s = %s: %s is %lld", what, value, round.strange, (long long)round.number);
     }

@@ -21,7 +21,7 @@
 #define TABLES_MAX 16
 #define COLUMNS_MAX 64
 #define CHANGES_MAX 64
-#define OPERATIONS_MAX 8
+#define OPERATIONS_MAX 16
 #define NAME_SIZE 64
 
 struct table {
@@ -103,7 +103,8 @@ static void put_tasks(struct qn_broker *broker)
 /* Leases two runs and ends others, so that each state is there. */
 static void end_tasks(struct qn_broker *broker)
 {
-    static const uint8_t script[] = {10, 0, 0, 8, 0, 3, 0, 2, 4, 0};
+    static const uint8_t script[] = {
+        FUZZ_HEARTBEAT, FUZZ_EXCHANGE, 0, 8, FUZZ_EXCHANGE, 3, 0, 2, 4, 0};
     struct fuzz_input input = {.data = script, .size = sizeof script};
     fuzz_operate(broker, &input, 5);
 }

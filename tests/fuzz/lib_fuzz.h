@@ -34,8 +34,44 @@ char *fuzz_copy(const uint8_t *data, size_t size);
 /* A directory, in memory if possible, that is removed at the end of the program. */
 const char *fuzz_dir(void);
 
-/* Calls `count` operations of the broker, which the input chooses with all arguments. */
+/* The operations of a broker, as inputs choose them: make_corpus and record_peer use these names,
+ * too. A new one comes last, so that recorded inputs keep their meaning. */
+enum fuzz_operation {
+    FUZZ_EXCHANGE,
+    FUZZ_ENQUEUE,
+    FUZZ_EXTEND,
+    FUZZ_WRITE_RESULT,
+    FUZZ_WRITE_PROGRESS,
+    FUZZ_FORWARD,
+    FUZZ_RECOVER,
+    FUZZ_PRUNE,
+    FUZZ_ARM,
+    FUZZ_WAIT,
+    FUZZ_HEARTBEAT,
+    FUZZ_DEREGISTER,
+    FUZZ_DRAINED,
+    FUZZ_QUEUES,
+    FUZZ_TASKS,
+    FUZZ_WORKERS,
+    FUZZ_HISTORY,
+    FUZZ_SERVER_INFO,
+    FUZZ_OPERATE,
+    FUZZ_OPERATE_ALL,
+    FUZZ_PAUSE,
+    FUZZ_DOCTOR,
+    FUZZ_REMOVE_QUEUE,
+    FUZZ_FIND_QUEUE,
+    FUZZ_LOCK_HOLDER,
+    FUZZ_MATCH_ID,
+    FUZZ_WATCH,
+    FUZZ_AWAIT,
+    FUZZ_WAKE,
+    FUZZ_INTERRUPT,
+    FUZZ_IS_GONE,
+    FUZZ_BACKUP,
+    FUZZ_OPERATION_COUNT
+};
+/* Calls `count` of them, which the input chooses with all arguments. */
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count);
-#define FUZZ_OPERATIONS 23
 
 #endif

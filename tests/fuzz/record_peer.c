@@ -35,32 +35,42 @@ static redisContext *call_up(int peer_fd, bool again)
     return *server;
 }
 
-/* Operations of lib_operate.c: 0 exchange, 1 enqueue, 2 extend, 3 result, 4 progress, 5 forward,
- * 6 recover, 7 prune, 8 arm, 9 wait, 10 announce, 11 withdraw, 12 drained, 13 queues, 14 tasks,
- * 15 workers, 16 history, 17 facts, 18 act, 19 act all, 20 pause, 21 check, 22 remove. */
+#define RECORDED_MAX 80
+
+/* Operations of lib_operate.c with their operands. */
 struct row {
     const char *name;
+    uint8_t bytes[RECORDED_MAX];
     size_t size;
-    const char *bytes;
 };
-#define ROW(name, text)                                                                            \
+#define ROW(name, ...)                                                                             \
     {                                                                                              \
-        (name), sizeof(text) - 1, (text)                                                           \
+        (name), {__VA_ARGS__}, sizeof((uint8_t[]){__VA_ARGS__})                                    \
     }
 static const struct row rows[] = {
-    ROW("done", "\x0a\x01\x0c\x00\x00\x02hi\x01\x00\x01\x00\x01x\x00\x00\x04\x02\x03\x04"
-                "\x00\x02\x00\x02\x08\x0e\x86\x00\x00\x00\x0b"),
-    ROW("ends", "\x01\x1f\x00\x00\x01x\x01\x00\x01\x00\x00\x01\x00\x02\x00\x00\x01\x00\x03\x00\x00"
-                "\x00\x00\x08\x00\x04\x03\x04\x05\x86\x00\x0e\x00\x00\x00\x00\x0e\x05\x00\x00\x00"
-                "\x15\x01\x0d"),
-    ROW("looks", "\x0a\x01\x0c\x00\x00\x01x\x01\x20\x01\x00\x01x\x01\x00\x02\x01\x00\x00\x00\x02"
-                 "\x0d\x0e\x80\x00\x00\x00\x0e\xf2\x01x\x00\x01\x0f\x10\x00\x11\x0c\x15\x00\x08"
-                 "\x09"),
-    ROW("steers", "\x0a\x01\x08\x00\x00\x01x\x01\x20\x01\x00\x01x\x01\x00\x02\x01\x00\x12\x01\x00"
-                  "\x00\x12\x02\x00\x01\x13\x01\x02\x00\x01\x00\x14\x00\x00\x16\x00\x00\x14\x01\x00"
-                  "\x15\x00\x16\x00\x01"),
-    ROW("upkeep", "\x0a\x01\x00\x00\x00\x01x\x01\x20\x01\x00\x01x\x00\x00\x02\x05\x06\x07\x02\x06"
-                  "\x08\x09\x0c\x15\x00\x0b")};
+    ROW("done", FUZZ_HEARTBEAT, FUZZ_ENQUEUE, 0x0c, 0, 0, 2, 'h', 'i', FUZZ_ENQUEUE, 0, 1, 0, 1,
+        'x', FUZZ_EXCHANGE, 0, 4, FUZZ_EXTEND, FUZZ_WRITE_RESULT, FUZZ_WRITE_PROGRESS,
+        FUZZ_EXCHANGE, 2, 0, 2, 8, FUZZ_TASKS, 0x86, 0, 0, 0, FUZZ_DEREGISTER),
+    ROW("ends", FUZZ_ENQUEUE, 0x1f, 0, 0, 1, 'x', FUZZ_ENQUEUE, 0, 1, 0, 0, FUZZ_ENQUEUE, 0, 2, 0,
+        0, FUZZ_ENQUEUE, 0, 3, 0, 0, FUZZ_EXCHANGE, 0, 8, FUZZ_EXCHANGE, 4, 3, 4, 5, 0x86, 0,
+        FUZZ_TASKS, 0, 0, 0, 0, FUZZ_TASKS, 5, 0, 0, 0, FUZZ_DOCTOR, 1, FUZZ_QUEUES),
+    ROW("aside", FUZZ_ENQUEUE, 0, 0, 0, 0, FUZZ_ENQUEUE, 0, 1, 0, 0, FUZZ_EXCHANGE, 0, 8,
+        FUZZ_EXCHANGE, 2, 8, 0x89, 0, FUZZ_TASKS, 0, 0, 0, 0),
+    ROW("looks", FUZZ_HEARTBEAT, FUZZ_ENQUEUE, 0x0c, 0, 0, 1, 'x', FUZZ_ENQUEUE, 0x20, 1, 0, 1, 'x',
+        FUZZ_ENQUEUE, 0, 2, 1, 0, FUZZ_EXCHANGE, 0, 2, FUZZ_QUEUES, FUZZ_TASKS, 0x80, 0, 0, 0,
+        FUZZ_TASKS, 0xf2, 1, 'x', 0, 1, FUZZ_WORKERS, FUZZ_HISTORY, 0, FUZZ_SERVER_INFO,
+        FUZZ_DRAINED, FUZZ_DOCTOR, 0, FUZZ_ARM, FUZZ_WAIT),
+    ROW("finds", FUZZ_ENQUEUE, 0x0c, 0, 0, 1, 'x', FUZZ_FIND_QUEUE, 0, FUZZ_FIND_QUEUE, 1,
+        FUZZ_LOCK_HOLDER, FUZZ_MATCH_ID, 0, FUZZ_WATCH, 0, 0, FUZZ_AWAIT, FUZZ_WAKE, FUZZ_INTERRUPT,
+        FUZZ_AWAIT, FUZZ_IS_GONE, FUZZ_BACKUP),
+    ROW("steers", FUZZ_HEARTBEAT, FUZZ_ENQUEUE, 8, 0, 0, 1, 'x', FUZZ_ENQUEUE, 0x20, 1, 0, 1, 'x',
+        FUZZ_ENQUEUE, 0, 2, 1, 0, FUZZ_OPERATE, 1, 0, 0, FUZZ_OPERATE, 2, 0, 1, FUZZ_OPERATE_ALL, 1,
+        2, 0, 1, 0, FUZZ_PAUSE, 0, 0, FUZZ_REMOVE_QUEUE, 0, 0, FUZZ_PAUSE, 1, 0, FUZZ_DOCTOR, 0,
+        FUZZ_REMOVE_QUEUE, 0, 1),
+    ROW("upkeep", FUZZ_HEARTBEAT, FUZZ_ENQUEUE, 0, 0, 0, 1, 'x', FUZZ_ENQUEUE, 0x20, 1, 0, 1, 'x',
+        FUZZ_EXCHANGE, 0, 2, FUZZ_FORWARD, FUZZ_RECOVER, FUZZ_PRUNE, FUZZ_EXTEND, FUZZ_RECOVER,
+        FUZZ_ARM, FUZZ_WAIT, FUZZ_DRAINED, FUZZ_DOCTOR, 0, FUZZ_DEREGISTER),
+};
 
 static void note(const void *data, size_t size)
 {
@@ -169,8 +179,7 @@ static void record_row(const struct row *row, const char *dir)
     char path[256];
     struct qn_broker *broker = NULL;
     quern_error err = {0};
-    struct fuzz_input input = {
-        .data = (const uint8_t *)row->bytes, .size = row->size, .record = &record};
+    struct fuzz_input input = {.data = row->bytes, .size = row->size, .record = &record};
     freeReplyObject(redisCommand(call_up(0, true), "FLUSHALL"));
     qn_buf_init(&record, RECORD_SIZE_MAX);
     note_byte(1); /* polite */

@@ -271,6 +271,7 @@ static const char *kind_name(enum qn_outcome_kind kind)
 {
     static const char *const names[] = {"done",      "drop",  "retry",  "snooze", "archive",
                                         "give back", "crash", "cancel", "aside",  "ended"};
+    _Static_assert(sizeof names / sizeof names[0] == QN_OUTCOME_KINDS, "each kind has a name");
     return names[kind];
 }
 

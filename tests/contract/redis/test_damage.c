@@ -143,8 +143,8 @@ static void end_three(struct contract *c, const char *field, const char *value, 
     assert_true(extensions[2].held);
     struct qn_exchange exchange = {
         .outcomes = outcomes, .outcome_count = 3, .starts = (const struct qn_leased *const *)runs};
-    exchange.start_count = kind == QN_CANCEL + 1 ? 3 : 0;
-    exchange.outcome_count = kind == QN_CANCEL + 1 ? 0 : 3;
+    exchange.start_count = kind == QN_OUTCOME_KINDS ? 3 : 0;
+    exchange.outcome_count = kind == QN_OUTCOME_KINDS ? 0 : 3;
     (void)contract_exchange(c, &exchange, applied, NULL);
     if (exchange.outcome_count > 0) {
         assert_int_not_equal(applied[1], QN_STALE);
@@ -166,7 +166,7 @@ static void garbage_in_a_field_costs_one_task(struct contract *c)
 {
     for (size_t f = 0; f < TEST_COUNT(fields); f++) {
         for (size_t g = 0; g < TEST_COUNT(garbage); g++) {
-            for (int kind = 0; kind <= QN_CANCEL + 1; kind++) {
+            for (int kind = 0; kind <= QN_OUTCOME_KINDS; kind++) {
                 (void)test_redis_do(server(), "FLUSHDB");
                 end_three(c, fields[f], garbage[g], kind);
             }

@@ -124,7 +124,7 @@ static void damage(const char *commands, const char *lock)
 /* --- Actions --------------------------------------------------------------------------- */
 
 enum {
-    DEED_DONE_KEPT = QN_CANCEL + 1,
+    DEED_DONE_KEPT = QN_OUTCOME_KINDS,
     DEED_DONE_PLAIN,
     DEED_EXTEND,
     DEED_RESULT,

@@ -21,7 +21,8 @@
 struct scene {
     struct rig *rig;
     struct peer *peer;
-    struct qn_broker *broker; /* through the peer */
+    struct qn_broker *broker;  /* through the peer */
+    struct qn_broker *watcher; /* the same */
     quern_error err;
     struct qn_leased *runs[QN_BATCH_MAX];
     size_t run_count;
@@ -35,10 +36,13 @@ static void begin(struct scene *scene, int64_t command_ms)
     const struct qn_broker_options options = {.command_timeout_ms = command_ms};
     assert_ok(qn_broker_open(peer_url(scene->peer), &options, &scene->broker, &scene->err),
               scene->err);
+    assert_ok(qn_broker_open(peer_url(scene->peer), &options, &scene->watcher, &scene->err),
+              scene->err);
 }
 
 static void end(struct scene *scene)
 {
+    qn_broker_close(scene->watcher);
     qn_broker_close(scene->broker);
     peer_stop(scene->peer);
     rig_free(scene->rig);
@@ -274,7 +278,7 @@ static const char *const commands[] = {
     "TIME",   "EXISTS", "HGETALL", "HMGET",   "HGET",    "HSTRLEN", "SMEMBERS", "SISMEMBER",
     "SSCAN",  "SCAN",   "ZSCORE",  "ZMSCORE", "ZCARD",   "ZCOUNT",  "LLEN",     "LPOS",
     "GET",    "MGET",   "SCARD",   "MEMORY",  "INFO",    "CONFIG",  "HVALS",    "EVALSHA",
-    "CLIENT", "SADD",   "SREM",    "HDEL",    "PUBLISH",
+    "CLIENT", "SADD",   "SREM",    "HDEL",    "PUBLISH", "DBSIZE",
 };
 
 static void strange_answers_are_errors_or_nothing(void **state)
@@ -292,7 +296,10 @@ static void strange_answers_are_errors_or_nothing(void **state)
             if (!all && (s + i) % 6 != 0) {
                 continue; /* each with some of them takes long enough */
             }
-            struct test_round round = {.broker = scene.broker, .worker_id = "round"};
+            struct test_round round = {.broker = scene.broker,
+                                       .watcher = scene.watcher,
+                                       .copy_path = "/no/such/folder",
+                                       .worker_id = "round"};
             for (int task = 0; task < 3; task++) {
                 char id[16];
                 (void)snprintf(id, sizeof id, "t%d", task);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_shutdown.c - how a worker ends: drained, stopped, stopped twice, quiet, and calls that it
- * refuses. */
+/* test_shutdown.c - how a worker ends: drained, stopped, stopped twice, quiet; and that
+ * it runs only once. */
 #include "lib_worker.h"
 
 #include <string.h>
@@ -231,61 +231,6 @@ static void statistics_may_be_read_while_a_worker_ends(void **state)
     rig_free(rig);
 }
 
-static void bad_options_are_refused_with_a_text(void **state)
-{
-    (void)state;
-    struct rig *rig = rig_new(false);
-    static const quern_queue twice[] = {{.name = "a"}, {.name = "a"}};
-    static const quern_queue empty[] = {{.name = ""}};
-    static const quern_queue broken[] = {{.name = "a\xff"}};
-    static const quern_queue blank[] = {{.name = " "}};
-    static const quern_queue heavy[] = {{.name = "a", .weight = 10001}};
-    static const quern_queue nameless[] = {{.name = NULL}};
-    static const quern_queue list = {.name = "a,b"};
-    const quern_worker_options bad[] = {
-        {.concurrency = 4097},
-        {.queues = twice, .queue_count = 2},
-        {.queues = empty, .queue_count = 1},
-        {.queues = broken, .queue_count = 1},
-        {.queues = blank, .queue_count = 1},
-        {.queues = heavy, .queue_count = 1},
-        {.queues = nameless, .queue_count = 1},
-        {.queues = twice, .queue_count = 0},
-        {.queue_count = 1},
-        {.lease_ms = 999},
-        {.lease_ms = -1},
-        {.shutdown_timeout_ms = -2},
-        {.quarantine_after_ms = -1},
-        {.stuck_timeout_ms = -2},
-        {.retry = {.kind = 9}},
-        {.queues = &list, .queue_count = 1},
-        {.drain = true, .until_idle = true},
-    };
-    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
-        quern_worker *worker = NULL;
-        quern_error error = {0};
-        assert_int_equal(quern_worker_new(rig->url, rig->mux, &bad[i], &worker, &error),
-                         QUERN_E_INVALID);
-        assert_true(error.text[0] != '\0');
-        assert_null(worker);
-    }
-    rig_free(rig);
-}
-
-static void only_redis_has_queues_of_names_that_go_alone_makes(void **state)
-{
-    (void)state;
-    struct rig *rig = rig_new(false);
-    static const quern_queue odd[] = {{.name = "a{b}"}, {.name = "tab\t"}, {.name = "}"}};
-    const quern_worker_options options = {.queues = odd, .queue_count = TEST_COUNT(odd)};
-    quern_worker *worker = NULL;
-    quern_error error = {0};
-    quern_status status = quern_worker_new(rig->url, rig->mux, &options, &worker, &error);
-    assert_int_equal(status, test_store_is(&rig->store, "redis") ? QUERN_OK : QUERN_E_INVALID);
-    quern_worker_free(worker);
-    rig_free(rig);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_draining_worker_ends_when_its_queues_are_empty),
     cmocka_unit_test(a_draining_worker_reports_what_it_waits_for),
@@ -298,7 +243,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_announces_itself_and_withdraws),
     cmocka_unit_test(a_worker_runs_once),
     cmocka_unit_test(statistics_may_be_read_while_a_worker_ends),
-    cmocka_unit_test(bad_options_are_refused_with_a_text),
-    cmocka_unit_test(only_redis_has_queues_of_names_that_go_alone_makes),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -57,15 +57,14 @@ local function find_stale()
     return stale
 end
 
--- In a sample of brakes those that were not touched for 72 h (QN_CHARGE_WINDOW_MS); as HDEL takes
--- them.
+-- Of some brakes those that are old enough to be forgotten; as HDEL takes them.
 local function find_brakes()
     local old, hosts = {}, {}
     local rows = redis.call('HRANDFIELD', Q .. 'quern:meta', 20, 'WITHVALUES')
     for i = 1, #rows, 2 do
         local touched = string.match(rows[i + 1], '^%d+ %d+ %d+ %d+ (%d+) %d+ ')
         if string.sub(rows[i], 1, 2) == 'h:' and touched and
-            now_ms - tonumber(touched) > 259200000 then
+            now_ms - tonumber(touched) > @QN_CHARGE_WINDOW_MS@ then
             old[#old + 1] = rows[i]
             hosts[#hosts + 1] = string.sub(rows[i], 3)
         end
