@@ -69,7 +69,9 @@ for _, name in ipairs({group or '', ARGV[6], string.match(ARGV[5], '^g:(.*)$') o
     end
 end
 for _, key in ipairs(redis.call('ZRANGE', Q .. 'aggregation_sets', 0, 99)) do
-    look('aggregating', key)
+    if string.sub(key, 1, #Q + 2) == Q .. 'g:' and redis.call('TYPE', key).ok == 'zset' then
+        look('aggregating', key)
+    end
 end
 local lease = redis.call('ZSCORE', Q .. 'lease', id)
 

@@ -147,20 +147,15 @@ static quern_status read_counts(struct counting *counting, quern_error *err)
 
 /* --- Groups ------------------------------------------------------------------------------- */
 
-/* How many tasks these keys hold; the keys come without the queue's prefix, or whole. */
-static quern_status count_zsets(struct counting *counting, struct qn_names names, bool whole,
-                                quern_error *err)
+/* How many tasks these groups, or sets of groups, hold. */
+static quern_status count_zsets(struct counting *counting, struct qn_names names, quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < names.count; i++) {
+        const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names.items[i]);
         qn_pipeline_command(&pipeline, "ZCARD");
-        if (whole) {
-            qn_pipeline_text(&pipeline, names.items[i]);
-        } else {
-            const char *key = qn_arena_printf(pipeline.arena, QN_KEY_GROUP "%s", names.items[i]);
-            qn_keys_add(&pipeline, counting->queue, key);
-        }
+        qn_keys_add(&pipeline, counting->queue, key);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < names.count; i++) {
@@ -176,6 +171,15 @@ static quern_status count_zsets(struct counting *counting, struct qn_names names
     return status;
 }
 
+/* The name in the key of a set; NULL: it is no key of this queue, and nothing is asked about it. */
+static const char *set_name(const struct counting *counting, const char *key)
+{
+    const char *prefix =
+        qn_arena_printf(counting->arena, QN_KEY_ROOT "%s}:" QN_KEY_GROUP, counting->queue);
+    size_t size = prefix == NULL ? 0 : strlen(prefix);
+    return size > 0 && strncmp(key, prefix, size) == 0 ? key + size : NULL;
+}
+
 static quern_status read_set_names(struct counting *counting, struct qn_names *ret_names,
                                    quern_error *err)
 {
@@ -183,6 +187,7 @@ static quern_status read_set_names(struct counting *counting, struct qn_names *r
     const struct qn_reply *reply = NULL;
     const char **names = NULL;
     size_t count = 0;
+    size_t used = 0;
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_one(&pipeline, "ZRANGE", counting->queue, "aggregation_sets");
     qn_pipeline_int(&pipeline, 0);
@@ -197,11 +202,14 @@ static quern_status read_set_names(struct counting *counting, struct qn_names *r
         status = names == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        names[i] = qn_arena_strdup(counting->arena, qn_reply_text(qn_reply_at(reply, i)));
-        status = names[i] == NULL ? qn_error_nomem(err) : QUERN_OK;
+        const char *name = set_name(counting, qn_reply_text(qn_reply_at(reply, i)));
+        if (name != NULL) {
+            names[used] = qn_arena_strdup(counting->arena, name);
+            status = names[used++] == NULL ? qn_error_nomem(err) : QUERN_OK;
+        }
     }
     qn_pipeline_end(&pipeline);
-    *ret_names = (struct qn_names){.items = names, .count = count};
+    *ret_names = (struct qn_names){.items = names, .count = used};
     return status;
 }
 
@@ -217,12 +225,12 @@ static quern_status read_groups(struct counting *counting, quern_error *err)
         size_t left = counting->groups.count - i;
         const struct qn_names block = {.items = counting->groups.items + i,
                                        .count = left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK};
-        status = count_zsets(counting, block, false, err);
+        status = count_zsets(counting, block, err);
     }
     if (status == QUERN_OK) {
         status = read_set_names(counting, &sets, err);
     }
-    return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, true, err) : status;
+    return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, err) : status;
 }
 
 /* --- Memory and latency --------------------------------------------------------------------- */

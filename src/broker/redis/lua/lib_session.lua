@@ -3,9 +3,11 @@
 
 -- The kept answer to this very request, else nil. An older request than the last one is a copy that
 -- lingered in a dying connection; no client waits for its reply any more, and it must do nothing.
+-- A key of another type is no answer, and session_keep replaces it.
 local function session_find(key, sequence)
     -- The answer may be long, and is mostly that of the request before: only its number is read.
-    local last = string.match(redis.call('GETRANGE', key, '0', '20'), '^(%d+) ')
+    local head = redis.pcall('GETRANGE', key, '0', '20')
+    local last = type(head) == 'string' and string.match(head, '^(%d+) ')
     if not last or sequence == '0' then
         return nil
     end
