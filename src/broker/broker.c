@@ -266,12 +266,12 @@ quern_status qn_broker_drained(struct qn_broker *broker, struct qn_names queues,
                               : broker->ops->drained(broker, queues, until, ret_drained, err);
 }
 
-quern_status qn_broker_queues(struct qn_broker *broker,
+quern_status qn_broker_queues(struct qn_broker *broker, const struct qn_names *only,
                               bool (*on_queue)(const quern_queue_info *queue, void *user),
                               void *user, quern_error *err)
 {
     quern_status status = check(broker, broker->ops->queues != NULL, "queues", err);
-    return status != QUERN_OK ? status : broker->ops->queues(broker, on_queue, user, err);
+    return status != QUERN_OK ? status : broker->ops->queues(broker, only, on_queue, user, err);
 }
 
 quern_status qn_broker_tasks(struct qn_broker *broker, const quern_task_filter *filter,

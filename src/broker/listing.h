@@ -11,7 +11,9 @@
 #include "broker/broker.h"
 #include "broker/task_info.h"
 
-typedef quern_status qn_queues_fn(struct qn_broker *broker,
+/* only: the queues to be listed; NULL: all. A server does not look at the others then, and one that
+ * does not exist may be reported as empty. */
+typedef quern_status qn_queues_fn(struct qn_broker *broker, const struct qn_names *only,
                                   bool (*on_queue)(const quern_queue_info *queue, void *user),
                                   void *user, quern_error *err);
 QUERN_NODISCARD qn_queues_fn qn_broker_queues;

@@ -228,7 +228,7 @@ static quern_status act_on_all(quern_inspector *inspector, quern_action action,
         }
         if (*count >= most) {
             struct stock stock = {.filter = filter};
-            status = qn_broker_queues(inspector->broker, note_stock, &stock, err);
+            status = qn_broker_queues(inspector->broker, NULL, note_stock, &stock, err);
             most = *count + 2 * stock.count + QN_BULK_MAX;
             is_known = true;
         }

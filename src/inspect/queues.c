@@ -44,7 +44,7 @@ quern_status quern_inspector_queues(quern_inspector *inspector, quern_queue_list
     if (list == NULL) {
         return qn_error_nomem(err);
     }
-    status = qn_broker_queues(inspector->broker, add_queue, list, err);
+    status = qn_broker_queues(inspector->broker, NULL, add_queue, list, err);
     if (status == QUERN_OK && list->no_memory) {
         status = qn_error_nomem(err);
     }

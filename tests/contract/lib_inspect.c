@@ -76,7 +76,7 @@ quern_queue_info contract_queue(struct contract *c, const char *queue)
 {
     struct queue_search search = {.name = queue};
     quern_error err = {0};
-    assert_ok(qn_broker_queues(c->broker, keep_queue, &search, &err), err);
+    assert_ok(qn_broker_queues(c->broker, NULL, keep_queue, &search, &err), err);
     return search.info;
 }
 

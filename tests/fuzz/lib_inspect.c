@@ -16,7 +16,7 @@ static bool on_queue(const quern_queue_info *info, void *user)
 
 void fuzz_do_queues(struct fuzz_rig *rig)
 {
-    rig->status = qn_broker_queues(rig->broker, on_queue, rig, &rig->err);
+    rig->status = qn_broker_queues(rig->broker, NULL, on_queue, rig, &rig->err);
 }
 
 static bool on_task(const quern_task_info *info, void *user)

@@ -166,7 +166,7 @@ void sim_judge_end(struct qn_broker *broker)
     int workers = 0;
     sim_begin_step();
     check_left(broker);
-    quern_status status = qn_broker_queues(broker, check_counts, NULL, NULL);
+    quern_status status = qn_broker_queues(broker, NULL, check_counts, NULL, NULL);
     if (status == QUERN_OK) {
         status = qn_broker_doctor(broker, false, report_finding, NULL, NULL);
     }

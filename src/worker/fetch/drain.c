@@ -120,6 +120,7 @@ void qn_drain_log(struct quern_worker *worker, int64_t now_mono_ns)
     for (size_t i = 0; i < worker->queue_count; i++) {
         survey.next_due_at_ms[i] = find_next_due(worker, worker->queue_names[i]);
     }
-    quern_status status = qn_broker_queues(worker->broker, log_if_served, &survey, NULL);
+    const struct qn_names names = qn_worker_names(worker);
+    quern_status status = qn_broker_queues(worker->broker, &names, log_if_served, &survey, NULL);
     (void)status; /* see above */
 }

@@ -251,7 +251,8 @@ static bool note_groups(const quern_queue_info *queue, void *user)
 
 quern_status qn_upkeep_warn_groups(struct quern_worker *worker, quern_error *err)
 {
-    quern_status status = qn_broker_queues(worker->broker, note_groups, worker, err);
+    const struct qn_names names = qn_worker_names(worker);
+    quern_status status = qn_broker_queues(worker->broker, &names, note_groups, worker, err);
     if (status != QUERN_OK) {
         return status;
     }

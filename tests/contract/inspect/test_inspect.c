@@ -432,7 +432,30 @@ static void active_task_shows_its_worker_until_its_lease_is_over(struct contract
     qn_leased_free(run);
 }
 
+static bool note_name(const quern_queue_info *queue, void *user)
+{
+    char *names = user;
+    size_t size = strlen(names);
+    (void)snprintf(names + size, 100 - size, "%s=%llu ", queue->name,
+                   (unsigned long long)queue->counts[QUERN_TASK_PENDING]);
+    return true;
+}
+
+static void named_queues_are_listed_alone(struct contract *c)
+{
+    static const char *const wanted[] = {"other"};
+    char names[100] = "";
+    quern_error err = {0};
+    contract_put(c, "default", "a");
+    contract_put(c, "other", "b");
+    contract_put(c, "third", "c");
+    assert_ok(qn_broker_queues(c->broker, &(struct qn_names){wanted, 1}, note_name, names, &err),
+              err);
+    assert_string_equal(names, "other=1 ");
+}
+
 static const struct contract_test tests[] = {
+    CONTRACT_TEST(named_queues_are_listed_alone),
     CONTRACT_TEST(queues_are_sorted_and_counted_by_state),
     CONTRACT_TEST(latency_is_the_wait_of_the_oldest_pending_task),
     CONTRACT_TEST(suspects_count_as_pending),

@@ -3,6 +3,7 @@
  * the tasks of a dead worker come back all the same. */
 #include "lib_contract.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib_store.h"
@@ -65,7 +66,35 @@ static void dead_worker_is_found_among_thousands_of_records(struct contract *c)
     assert_int_equal(contract_recover(c, "default"), 3);
 }
 
+static bool is_mine(const quern_queue_info *queue, void *user)
+{
+    *(bool *)user = strcmp(queue->name, "default") == 0;
+    return true;
+}
+
+/* As the keeper of a worker looks at its queues. */
+static void names_of_thousands_of_queues_cost_a_worker_nothing(struct contract *c)
+{
+    static const char script[] =
+        "for i = 1, 100000 do redis.call('SADD', KEYS[1], 'a' .. i) end return 1";
+    static const char *const queues[] = {"default"};
+    enum { COMMANDS_MAX = 100 };
+    bool found = false;
+    quern_error err = {0};
+    contract_put(c, "default", "t");
+    (void)test_redis_do(server(), "EVAL %s 1 asynq:queues", script);
+    (void)test_redis_do(server(), "CONFIG RESETSTAT");
+    assert_ok(qn_broker_queues(c->broker, &(struct qn_names){queues, 1}, is_mine, &found, &err),
+              err);
+    assert_true(found);
+    const char *stats = test_redis_do(server(), "INFO stats");
+    const char *line = strstr(stats, "total_commands_processed:");
+    assert_non_null(line);
+    assert_true(strtoll(strchr(line, ':') + 1, NULL, 10) < COMMANDS_MAX);
+}
+
 static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", names_of_thousands_of_queues_cost_a_worker_nothing),
     CONTRACT_TEST_ONLY("redis", huge_record_of_a_queue_costs_itself_only),
     CONTRACT_TEST_ONLY("redis", huge_record_of_a_dead_worker_costs_itself_only),
     CONTRACT_TEST_ONLY("redis", dead_worker_is_found_among_thousands_of_records),

@@ -351,7 +351,8 @@ static void walks_that_never_end_are_ended(void **state)
     rig_put(scene.rig, "a", "done");
     scene.err = (quern_error){0};
     peer_rules(scene.peer, &scans[0], 1);
-    note_status(&scene, "queues", qn_broker_queues(scene.broker, pass_queue, NULL, &scene.err));
+    note_status(&scene, "queues",
+                qn_broker_queues(scene.broker, NULL, pass_queue, NULL, &scene.err));
     peer_rules(scene.peer, &scans[1], 1);
     note_status(&scene, "check",
                 qn_broker_doctor(scene.broker, false, pass_finding, NULL, &scene.err));

@@ -150,7 +150,7 @@ static void use(struct qn_broker *broker)
     (void)!qn_broker_recover(broker, (struct qn_upkeep){{&queue, 1}, 10}, NULL, &count, NULL);
     (void)!qn_broker_prune(broker, (struct qn_upkeep){{&queue, 1}, 10}, &count, NULL);
     (void)!qn_broker_tasks(broker, &filter, ignore_task, NULL, NULL);
-    (void)!qn_broker_queues(broker, ignore_queue, NULL, NULL);
+    (void)!qn_broker_queues(broker, NULL, ignore_queue, NULL, NULL);
     (void)!qn_broker_doctor(broker, false, ignore_finding, NULL, NULL);
 }
 

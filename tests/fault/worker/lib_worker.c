@@ -318,7 +318,7 @@ quern_queue_info rig_queue(struct rig *rig, const char *queue)
 {
     quern_error error = {0};
     struct queue_search search = {.name = queue};
-    assert_ok(qn_broker_queues(rig->broker, copy_queue, &search, &error), error);
+    assert_ok(qn_broker_queues(rig->broker, NULL, copy_queue, &search, &error), error);
     search.found.name = NULL;
     return search.found;
 }

@@ -20,7 +20,7 @@ static uint64_t count_tasks(struct qn_broker *broker)
 {
     uint64_t size = 0;
     quern_error err = {0};
-    assert_ok(qn_broker_queues(broker, add_size, &size, &err), err);
+    assert_ok(qn_broker_queues(broker, NULL, add_size, &size, &err), err);
     return size;
 }
 

@@ -27,7 +27,7 @@ static void child_of_a_fork_has_its_own(void **state)
     if (pid == 0) {
         struct qn_broker *own = NULL;
         bool ok = qn_broker_open("memory:", NULL, &own, &err) == QUERN_OK &&
-                  qn_broker_queues(own, add_size, &size, &err) == QUERN_OK && size == 0 &&
+                  qn_broker_queues(own, NULL, add_size, &size, &err) == QUERN_OK && size == 0 &&
                   lib_sqlite_enqueue(own, "a", &err) == QUERN_OK;
         qn_broker_close(own);
         qn_broker_close(broker);
@@ -36,7 +36,7 @@ static void child_of_a_fork_has_its_own(void **state)
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_ok(qn_broker_queues(broker, add_size, &size, &err), err);
+    assert_ok(qn_broker_queues(broker, NULL, add_size, &size, &err), err);
     assert_int_equal(size, 1);
     qn_broker_close(broker);
 }

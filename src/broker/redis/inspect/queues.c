@@ -405,7 +405,7 @@ static quern_status read_queue(struct counting *counting, quern_error *err)
     return status == QUERN_OK && info->size > 0 ? read_samples(counting, err) : status;
 }
 
-quern_status qn_redis_queues(struct qn_broker *broker,
+quern_status qn_redis_queues(struct qn_broker *broker, const struct qn_names *only,
                              bool (*on_queue)(const quern_queue_info *queue, void *user),
                              void *user, quern_error *err)
 {
@@ -418,7 +418,11 @@ quern_status qn_redis_queues(struct qn_broker *broker,
     quern_status status = qn_redis_inspect_now(self, &now_ms, err);
     if (status == QUERN_OK) {
         qn_redis_inspect_date(now_ms, today);
-        status = qn_redis_inspect_queues(self, &names_arena, &names, err);
+        if (only != NULL) {
+            names = *only;
+        } else {
+            status = qn_redis_inspect_queues(self, &names_arena, &names, err);
+        }
     }
     bool go_on = true;
     for (size_t i = 0; status == QUERN_OK && i < names.count && go_on; i++) {

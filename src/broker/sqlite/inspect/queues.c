@@ -3,6 +3,8 @@
  *
  * One read transaction on the reading connection, so the result is a consistent snapshot, and no
  * writer waits for it. Counts come from the partial indexes of the schema. */
+#include <string.h>
+
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -51,7 +53,16 @@ static void read_queue(const struct qn_query *query, quern_queue_info *info)
     info->memory_bytes = -1;
 }
 
-quern_status qn_sqlite_queues(struct qn_broker *broker,
+static bool is_wanted(const struct qn_names *only, const char *queue)
+{
+    bool found = only == NULL;
+    for (size_t i = 0; !found && i < only->count; i++) {
+        found = strcmp(only->items[i], queue) == 0;
+    }
+    return found;
+}
+
+quern_status qn_sqlite_queues(struct qn_broker *broker, const struct qn_names *only,
                               bool (*on_queue)(const quern_queue_info *queue, void *user),
                               void *user, quern_error *err)
 {
@@ -68,6 +79,9 @@ quern_status qn_sqlite_queues(struct qn_broker *broker,
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_queue_info info = {0};
         read_queue(&query, &info);
+        if (!is_wanted(only, info.name)) {
+            continue;
+        }
         status =
             read_latency(&listing, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
         go_on = status == QUERN_OK && on_queue(&info, user);
