@@ -47,3 +47,16 @@ int test_listener_connect(const char *path)
     }
     return fd;
 }
+
+bool test_send_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
+        }
+        data += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}

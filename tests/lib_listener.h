@@ -20,5 +20,7 @@ void test_listener_start(struct test_listener *listener, const char *path, void 
 void test_listener_stop(struct test_listener *listener);
 /* A socket that is connected to the one at the path, or -1. */
 int test_listener_connect(const char *path);
+/* Whether all went out. */
+bool test_send_all(int fd, const char *data, size_t size);
 
 #endif

@@ -102,19 +102,6 @@ static size_t end_of(const struct bytes *bytes, size_t at)
     return at;
 }
 
-static bool send_all(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
-        if (sent <= 0) {
-            return false;
-        }
-        data += sent;
-        size -= (size_t)sent;
-    }
-    return true;
-}
-
 /* --- Requests ----------------------------------------------------------------------- */
 
 /* Whether the index-th word of the request is this one. */
@@ -147,15 +134,15 @@ static bool pass_on(struct pair *pair, size_t size)
     if (pair->server_fd < 0) {
         bool greets = word_is(&pair->in, 0, "HELLO");
         const char *reply = greets ? greeting : "$-1\r\n";
-        return send_all(pair->client_fd, reply, strlen(reply));
+        return test_send_all(pair->client_fd, reply, strlen(reply));
     }
     struct bytes answer = {0};
-    bool good = send_all(pair->server_fd, pair->in.data, size);
+    bool good = test_send_all(pair->server_fd, pair->in.data, size);
     while (good && end_of(&answer, 0) == 0) {
         struct pollfd end = {.fd = pair->server_fd, .events = POLLIN};
         good = poll(&end, 1, ANSWER_MS) > 0 && add_from(&answer, pair->server_fd);
     }
-    good = good && send_all(pair->client_fd, answer.data, answer.size);
+    good = good && test_send_all(pair->client_fd, answer.data, answer.size);
     free(answer.data);
     return good;
 }
@@ -175,7 +162,7 @@ static bool send_late_reply(struct pair *pair)
 {
     const char *late = pair->late;
     pair->late = NULL;
-    return late == NULL || send_all(pair->client_fd, late, strlen(late));
+    return late == NULL || test_send_all(pair->client_fd, late, strlen(late));
 }
 
 /* Sends the next part of the present reply. False: the client is gone. */
@@ -260,7 +247,8 @@ static void serve_events(struct peer *peer, struct pair *pair, const struct poll
     }
     if (good && fds[1].revents != 0) { /* sent without a request */
         struct bytes news = {0};
-        good = add_from(&news, pair->server_fd) && send_all(pair->client_fd, news.data, news.size);
+        good = add_from(&news, pair->server_fd) &&
+               test_send_all(pair->client_fd, news.data, news.size);
         free(news.data);
     }
     if (!good || !serve(peer, pair)) {

@@ -65,20 +65,6 @@ static void accept_client(struct test_proxy *proxy)
     (void)close(server_fd);
 }
 
-/* Whether all went out. */
-static bool pass_on(int fd, const char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
-        if (sent <= 0) {
-            return false;
-        }
-        data += sent;
-        size -= (size_t)sent;
-    }
-    return true;
-}
-
 static void note(struct test_proxy *proxy, enum test_cut cut)
 {
     atomic_fetch_add(&proxy->counts[cut], 1);
@@ -99,12 +85,13 @@ static void move_request(struct test_proxy *proxy, struct pair *pair)
         note(proxy, pair->cut);
         if (pair->cut == TEST_CUT_REQUEST_PART) {
             size_t part = 1 + qn_random_below(&proxy->random, (uint64_t)size);
-            (void)pass_on(pair->server_fd, proxy->piece, part < (size_t)size ? part : part - 1);
+            (void)test_send_all(pair->server_fd, proxy->piece,
+                                part < (size_t)size ? part : part - 1);
         }
         hang_up(pair);
         return;
     }
-    if (!pass_on(pair->server_fd, proxy->piece, (size_t)size)) {
+    if (!test_send_all(pair->server_fd, proxy->piece, (size_t)size)) {
         hang_up(pair);
     }
 }
@@ -120,12 +107,12 @@ static void move_reply(struct test_proxy *proxy, struct pair *pair)
         note(proxy, pair->cut);
         if (pair->cut == TEST_CUT_REPLY_PART) {
             size_t part = qn_random_below(&proxy->random, (uint64_t)size);
-            (void)pass_on(pair->client_fd, proxy->piece, part);
+            (void)test_send_all(pair->client_fd, proxy->piece, part);
         }
         hang_up(pair);
         return;
     }
-    if (!pass_on(pair->client_fd, proxy->piece, (size_t)size)) {
+    if (!test_send_all(pair->client_fd, proxy->piece, (size_t)size)) {
         hang_up(pair);
     }
 }

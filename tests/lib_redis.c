@@ -167,36 +167,48 @@ static const char *keep_answer(struct test_redis *redis, redisReply *reply)
     return redis->answer;
 }
 
-const char *test_redis_do(struct test_redis *redis, const char *format, ...)
+static const char *run_words(struct test_redis *redis, const char *format, va_list words)
 {
-    va_list words;
     assert_true(call_up(redis));
-    va_start(words, format);
     redisReply *reply = redisvCommand(redis->context, format, words);
-    va_end(words);
     if (reply == NULL) {
         fail_msg("%s: %s", format, redis->context->errstr);
     }
     return keep_answer(redis, reply);
 }
 
+const char *test_redis_do(struct test_redis *redis, const char *format, ...)
+{
+    va_list words;
+    va_start(words, format);
+    const char *answer = run_words(redis, format, words);
+    va_end(words);
+    return answer;
+}
+
 long long test_redis_count(struct test_redis *redis, const char *format, ...)
 {
     va_list words;
-    assert_true(call_up(redis));
-    va_start(words, format);
-    redisReply *reply = redisvCommand(redis->context, format, words);
-    va_end(words);
-    if (reply == NULL) {
-        fail_msg("%s: %s", format, redis->context->errstr);
-    }
     char *end = NULL;
-    const char *answer = keep_answer(redis, reply);
+    va_start(words, format);
+    const char *answer = run_words(redis, format, words);
+    va_end(words);
     long long count = strtoll(answer, &end, 10);
     if (end == answer || *end != '\0') {
         fail_msg("%s: not a number: %s", format, answer);
     }
     return count;
+}
+
+long long test_redis_calls(struct test_redis *redis)
+{
+    const char *line = test_redis_do(redis, "INFO commandstats");
+    long long calls = 0;
+    while ((line = strstr(line, "calls=")) != NULL) {
+        line += strlen("calls=");
+        calls += strtoll(line, NULL, 10);
+    }
+    return calls;
 }
 
 /* --- Waiting, ending ---------------------------------------------------------------- */

@@ -66,5 +66,7 @@ void test_redis_shift(struct test_redis *redis, int64_t by_us);
 const char *test_redis_do(struct test_redis *redis, const char *format, ...);
 /* The same, as a number. */
 long long test_redis_count(struct test_redis *redis, const char *format, ...);
+/* All commands that the server ever carried out, also inside scripts. */
+long long test_redis_calls(struct test_redis *redis);
 
 #endif

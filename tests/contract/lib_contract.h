@@ -14,6 +14,7 @@
 #include "lib_store.h"
 
 #include "broker/inspect.h"
+#include "quern/inspector.h"
 #include "task/limits.h"
 
 #define CONTRACT_NOW_MS INT64_C(1800000000000)
@@ -84,6 +85,8 @@ int contract_main(int argc, char **argv, const struct contract_suite *suite);
         return contract_main(argc, argv, &suite);                                                  \
     }
 
+/* On the broker's data and the test's clock; freed by the caller. */
+quern_inspector *contract_open_inspector(struct contract *c);
 /* Another broker object for the same data, as another process would have; closed by the caller. */
 struct qn_broker *contract_open(struct contract *c);
 /* In a child: the broker of `url` on the system's clock; ends the child if it cannot be opened. */

@@ -94,3 +94,13 @@ void contract_assert_counted(struct contract *c, const char *queue, uint64_t pro
     assert_int_equal(info.processed_today, processed);
     assert_int_equal(info.failed_today, failed);
 }
+
+quern_inspector *contract_open_inspector(struct contract *c)
+{
+    quern_inspector *inspector = NULL;
+    quern_error err = {0};
+    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
+                                   &inspector, &err),
+              err);
+    return inspector;
+}

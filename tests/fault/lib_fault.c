@@ -254,6 +254,22 @@ size_t fault_journal_size(const struct fault_site *site)
     return (size_t)info.st_size / sizeof(struct fault_record);
 }
 
+struct expected_records {
+    const struct fault_site *site;
+    size_t count;
+};
+
+static bool has_records(void *user)
+{
+    const struct expected_records *expected = user;
+    return fault_journal_size(expected->site) >= expected->count;
+}
+
+void fault_wait_records(const struct fault_site *site, size_t count)
+{
+    assert_true(test_until(has_records, &(struct expected_records){site, count}));
+}
+
 struct fault_record *fault_journal_read(const struct fault_site *site, size_t *ret_count)
 {
     size_t count = fault_journal_size(site);

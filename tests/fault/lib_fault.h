@@ -72,6 +72,7 @@ void fault_kill(struct fault_site *site, struct test_child *child);
 void fault_lose(struct fault_site *site, pid_t pid);
 
 size_t fault_journal_size(const struct fault_site *site); /* records so far */
+void fault_wait_records(const struct fault_site *site, size_t count);
 /* Reads the whole journal; freed by the caller. */
 struct fault_record *fault_journal_read(const struct fault_site *site, size_t *ret_count);
 

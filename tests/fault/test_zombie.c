@@ -54,17 +54,6 @@ static void freeze(const struct fault_site *site, struct test_child *child)
     fail_msg("the worker never leaves its transactions");
 }
 
-struct progress {
-    const struct fault_site *site;
-    size_t records;
-};
-
-static bool journal_has(void *user)
-{
-    const struct progress *progress = user;
-    return fault_journal_size(progress->site) >= progress->records;
-}
-
 static void zombie_changes_nothing_after_its_lease(void **state)
 {
     (void)state;
@@ -73,12 +62,12 @@ static void zombie_changes_nothing_after_its_lease(void **state)
     fault_site_open(&site);
     site.lease_ms = 1000;
     for (int round = 0; round < rounds; round++) {
-        struct progress started = {.site = &site, .records = fault_journal_size(&site) + 1};
+        size_t records = fault_journal_size(&site);
         fault_release(&site, false);
         fault_enqueue(&site, "held", 1);
         struct test_child zombie = fault_spawn_worker(&site, "2", "stay");
         fault_lose(&site, zombie.pid);
-        assert_true(test_until(journal_has, &started));
+        fault_wait_records(&site, records + 1);
         freeze(&site, &zombie);
         fault_enqueue(&site, "steady", 20);
         struct test_child other = fault_spawn_worker(&site, "2", "drain");

@@ -63,6 +63,17 @@ class StageTest(InteropTest):
         self.stop(worker)
         self.assert_clean()
 
+    def finish_what_was_moved(self):
+        """The worker runs all that is pending: retry-0 fails and archived-0 is archived once
+        more."""
+        self.release("active-0")
+        self.until(lambda: self.go("queue", queue="default")["Pending"] == 0, "all are run")
+        self.until(lambda: self.state("retry-0") == "retry", "retry-0 failed again")
+        self.until(lambda: self.state("archived-0") == "archived", "archived-0 failed again")
+        self.until(lambda: self.state("completed-0") == "completed", "completed-0 ran again")
+        self.stop(self.worker)
+        self.assert_clean()
+
     def go_ids(self, state, **more):
         return [info["id"] for info in self.go("list", queue="default", state=state,
                                                group="digest", **more)]
@@ -135,14 +146,7 @@ class GoInspectsQuernTest(StageTest):
         self.assertEqual([len(self.quern_ids(state)) for state in STATES],
                          [7, 1, 0, 0, 4, 1, 0])
         # quern can still reach every task that Go moved: it runs the pending ones.
-        self.release("active-0")
-        self.until(lambda: self.go("queue", queue="default")["Pending"] == 0, "all are run")
-        # retry-0 fails and archived-0 is archived once more.
-        self.until(lambda: self.state("retry-0") == "retry", "retry-0 failed again")
-        self.until(lambda: self.state("archived-0") == "archived", "archived-0 failed again")
-        self.until(lambda: self.state("completed-0") == "completed", "completed-0 ran again")
-        self.stop(self.worker)
-        self.assert_clean()
+        self.finish_what_was_moved()
 
     def test_all_of_a_state(self):
         self.assertEqual(self.go("archive_all", queue="default", state="scheduled"), 3)
@@ -351,13 +355,7 @@ class QuernInspectsGoTest(StageTest):
             self.assertIn("error", self.go.request("task", queue="default", id=task_id))
         for verb in ("run", "archive", "delete"):
             self.assertEqual(self.quern_result("task", verb, "active-0").returncode, 1)
-        self.release("active-0")
-        self.until(lambda: self.go("queue", queue="default")["Pending"] == 0, "all are run")
-        self.until(lambda: self.state("retry-0") == "retry", "retry-0 failed again")
-        self.until(lambda: self.state("archived-0") == "archived", "archived-0 failed again")
-        self.until(lambda: self.state("completed-0") == "completed", "completed-0 ran again")
-        self.stop(self.worker)
-        self.assert_clean()
+        self.finish_what_was_moved()
 
     def test_all_of_a_state(self):
         def all_of(verb, state):

@@ -36,12 +36,9 @@ void doctor_keep(const quern_finding *finding, void *user)
 
 void doctor_check(struct contract *c, bool repair, struct doctor_report *report)
 {
-    quern_inspector *inspector = NULL;
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     *report = (struct doctor_report){0};
-    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
-                                   &inspector, &err),
-              err);
     assert_ok(quern_inspector_check(inspector, repair, doctor_keep, report, &err), err);
     quern_inspector_free(inspector);
 }

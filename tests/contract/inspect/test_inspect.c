@@ -8,16 +8,6 @@
 #define MINUTE_MS INT64_C(60000)
 #define DAY_MS INT64_C(86400000)
 
-static quern_inspector *inspect(struct contract *c)
-{
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
-                                   &inspector, &err),
-              err);
-    return inspector;
-}
-
 /* The ids of a page, each followed by a blank. */
 static void list_ids(quern_inspector *inspector, quern_task_filter filter, char out[1000])
 {
@@ -59,7 +49,7 @@ static void queues_are_sorted_and_counted_by_state(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "t", .id = "grouped2", .group = "g"});
     contract_enqueue(c, &(quern_task){.type = "t", .id = "grouped3", .group = "h"});
 
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_queue_list *list = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_queues(inspector, &list, &err), err);
@@ -108,7 +98,7 @@ static void suspects_count_as_pending(struct contract *c)
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 2);
     contract_advance(c, 700);
     assert_int_equal(contract_queue(c, "default").latency_ms, 700);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_ids(inspector, "suspect plain ", .state = QUERN_TASK_PENDING);
     quern_inspector_free(inspector);
 }
@@ -119,7 +109,7 @@ static void history_is_by_day_with_today_first(struct contract *c)
     contract_finish(c, contract_start(c, "b"), QN_ARCHIVE);
     contract_advance(c, 2 * DAY_MS);
     contract_finish(c, contract_start(c, "d"), QN_DONE);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     quern_day days[4];
     assert_ok(quern_inspector_history(inspector, "default", 4, days, &err), err);
@@ -153,7 +143,7 @@ static void pages_run_through_queues_and_states_in_order(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "t", .id = "s2", .delay_ms = 2 * MINUTE_MS});
     contract_enqueue(c, &(quern_task){.type = "t", .id = "s1", .delay_ms = MINUTE_MS});
     contract_enqueue(c, &(quern_task){.type = "t", .id = "g1", .group = "g"});
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     const char *all = "active p1 p2 s1 s2 g1 o1 ";
     assert_ids(inspector, all, .queue = NULL);
     char pages[1000] = "";
@@ -186,7 +176,7 @@ static void archived_and_completed_are_listed_newest_first(struct contract *c)
         contract_finish(c, contract_start(c, ids[i]), QN_ARCHIVE);
         contract_advance(c, 1000);
     }
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_ids(inspector, "c b a ", .state = QUERN_TASK_ARCHIVED);
     /* By the moment of completion, though the retention of the later ones ends earlier. */
     assert_ids(inspector, "c b a ", .state = QUERN_TASK_COMPLETED);
@@ -202,7 +192,7 @@ static void filters_narrow_and_combine(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "image:crop", .id = "c", .group = "g"});
     contract_enqueue(c, &(quern_task){.type = "imagination", .id = "i", .group = "h"});
     contract_enqueue(c, &(quern_task){.type = "image:resize", .queue = "other", .id = "o"});
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_ids(inspector, "r o ", .type = "image:resize");
     assert_ids(inspector, "r c o ", .type = "image:*");
     assert_ids(inspector, "r failed c i o ", .type = "*");
@@ -225,7 +215,7 @@ static void filters_narrow_and_combine(struct contract *c)
 static void page_without_limit_has_thirty_tasks(struct contract *c)
 {
     contract_put_many(c, "default", "t", 40);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_list *list = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_tasks(inspector, NULL, &list, &err), err);
@@ -250,7 +240,7 @@ static void payload_and_result_have_a_nul_behind_them(struct contract *c)
     struct qn_leased *run = contract_take_id(c, "default", "a");
     assert_string_equal(run->task.payload, "abc");
     assert_ok(qn_broker_write_result(c->broker, run, (struct qn_bytes){"\0r", 2}, &err), err);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_info *info = NULL;
     assert_ok(quern_inspector_task(inspector, "default", "a", &info, &err), err);
     size_t size = 0;
@@ -276,7 +266,7 @@ static void task_shows_all_that_was_enqueued(struct contract *c)
                                       .retention_ms = MINUTE_MS,
                                       .headers = headers,
                                       .header_count = 2});
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_info *info = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_task(inspector, "default", "a", &info, &err), err);
@@ -366,7 +356,7 @@ static void copied_info_enqueues_the_same_task(struct contract *c)
          30 * MINUTE_MS},
         {{.id = "grouped", .group = "g", .retry = QUERN_BACKOFF_FIXED(700)}, 25, 30 * MINUTE_MS},
     };
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     for (size_t i = 0; i < TEST_COUNT(rows); i++) {
         quern_task given = rows[i].given;
         given.type = "t";
@@ -397,7 +387,7 @@ static void task_is_searched_in_all_queues_unless_it_is_in_several(struct contra
     contract_put(c, "default", "one");
     contract_put(c, "default", "both");
     contract_put(c, "other", "both");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_info *info = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_task(inspector, NULL, "one", &info, &err), err);
@@ -415,7 +405,7 @@ static void task_is_searched_in_all_queues_unless_it_is_in_several(struct contra
 static void active_task_shows_its_worker_until_its_lease_is_over(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_info *info = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_task(inspector, NULL, "a", &info, &err), err);

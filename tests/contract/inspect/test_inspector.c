@@ -9,16 +9,6 @@
 #include "lib_contract.h"
 #include "quern/inspector.h"
 
-static quern_inspector *inspect(struct contract *c)
-{
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
-                                   &inspector, &err),
-              err);
-    return inspector;
-}
-
 /* --- Workers -------------------------------------------------------------------------------- */
 
 static void announce_as(struct contract *c, const char *worker_id, const char *owner)
@@ -52,7 +42,7 @@ static void worker_shows_the_runs_it_has_started(struct contract *c)
     struct qn_leased *started = contract_take_id(c, "default", "a");
     contract_put(c, "default", "b");
     struct qn_leased *fetched = contract_fetch(c, "default");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_worker_list *list = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_workers(inspector, &list, &err), err);
@@ -88,7 +78,7 @@ static void worker_shows_its_status(struct contract *c)
     char self[QN_OWNER_SIZE];
     quern_error err = {0};
     assert_ok(qn_owner_self(self, &err), err);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     for (size_t i = 0; i < TEST_COUNT(texts); i++) {
         struct qn_heartbeat heartbeat = {.worker_id = CONTRACT_WORKER,
                                          .owner = self,
@@ -116,7 +106,7 @@ static void run_without_a_timeout_shows_no_deadline(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .timeout_ms = QUERN_TIMEOUT_NEVER});
     struct qn_leased *started = contract_take_id(c, "default", "a");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_worker_list *list = NULL;
     quern_error err = {0};
     assert_ok(quern_inspector_workers(inspector, &list, &err), err);
@@ -157,7 +147,7 @@ static void each_of_many_workers_shows_its_own_runs(struct contract *c)
         announce_as(c, id, self);
         taken += take_as(c, id, (uint32_t)(i % 3), leased + taken);
     }
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_worker_list *list = NULL;
     assert_ok(quern_inspector_workers(inspector, &list, &err), err);
     assert_int_equal(quern_worker_list_size(list), CROWD + 1);
@@ -188,7 +178,7 @@ static void worker_whose_process_is_gone_is_not_shown(struct contract *c)
     assert_ok(qn_owner_self(self, &err), err);
     assert_int_equal(sscanf(self, "%36[^:]:%llu:", boot, &ns), 2);
     (void)snprintf(dead, sizeof dead, "%s:%llu:999999999:1", boot, ns); /* beyond any pid */
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_int_equal(count_workers(inspector), 1);
     announce_as(c, "dead", dead);
     assert_int_equal(count_workers(inspector), 1);
@@ -199,7 +189,7 @@ static void worker_whose_process_is_gone_is_not_shown(struct contract *c)
 
 static void worker_of_another_kernel_is_shown_while_its_heartbeat_is_young(struct contract *c)
 {
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     announce_as(c, "far", "11111111-2222-3333-4444-555555555555:1:2:3");
     assert_int_equal(count_workers(inspector), 2);
     contract_advance(c, 31000);
@@ -220,7 +210,7 @@ static void keep_fact(const char *name, const char *text, void *user)
 
 static void facts_name_the_broker_and_its_durability(struct contract *c)
 {
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     char facts[2000] = "";
     quern_error err = {0};
     assert_ok(quern_inspector_broker(inspector, keep_fact, facts, &err), err);
@@ -272,7 +262,7 @@ static void options_of_a_newer_program_are_refused_unless_zero(struct contract *
 
 static void inspector_of_a_parent_is_refused_in_a_fork(struct contract *c)
 {
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     pid_t pid = fork();
     assert_int_not_equal(pid, -1);
     if (pid == 0) {
@@ -311,7 +301,7 @@ static void *inspect_all(void *user)
 static void threads_share_an_inspector(struct contract *c)
 {
     contract_put_many(c, "default", "t", 10);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     pthread_t threads[4];
     for (size_t i = 0; i < TEST_COUNT(threads); i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, inspect_all, inspector), 0);

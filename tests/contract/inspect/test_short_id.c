@@ -10,16 +10,6 @@
 #define THIRD "01a20412-4000-7000-8000-000000000001"
 #define FOURTH "01a20412-4000-7000-8000-000000000002"
 
-static quern_inspector *inspect(struct contract *c)
-{
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
-                                   &inspector, &err),
-              err);
-    return inspector;
-}
-
 static void assert_found(quern_inspector *inspector, const char *queue, const char *id,
                          const char *whole)
 {
@@ -46,7 +36,7 @@ static void beginning_of_a_uuid_finds_its_task_in_every_state(struct contract *c
     contract_enqueue(c, &(quern_task){.type = "t", .id = SECOND, .delay_ms = 60000});
     contract_put(c, "other", THIRD);
     contract_finish(c, contract_take_id(c, "default", FIRST), QN_ARCHIVE);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_found(inspector, NULL, "01a20412-3122-7762", FIRST);
     assert_found(inspector, NULL, "01a20412-3122-7763", SECOND);
     assert_found(inspector, NULL, "01a20412-4", THIRD);
@@ -61,7 +51,7 @@ static void beginning_of_several_is_refused_with_their_ids(struct contract *c)
 {
     contract_put(c, "default", FIRST);
     contract_put(c, "default", SECOND);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = refuse(inspector, NULL, "01a20412-3122", QUERN_E_STATE);
     assert_non_null(strstr(err.text, FIRST));
     assert_non_null(strstr(err.text, SECOND));
@@ -77,7 +67,7 @@ static void whole_id_wins_over_the_beginning_of_another(struct contract *c)
 {
     contract_put(c, "default", "01a20412");
     contract_put(c, "default", FIRST);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_found(inspector, NULL, "01a20412", "01a20412");
     assert_found(inspector, NULL, "01a20412-3", FIRST);
     contract_put(c, "other", FIRST);
@@ -92,7 +82,7 @@ static void only_uuids_are_completed(struct contract *c)
     contract_put(c, "default", "order-10000001");
     contract_put(c, "default", "01a20412-3122-7762-a853-c8cdf090d642-b");
     contract_put(c, "default", THIRD);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     static const char *const ids[] = {"order-1",  "order-1000000", "01a2041",       "01a2*",
                                       "01A20412", "01a204124",     "01a20412-3122", ""};
     for (size_t i = 0; i < TEST_COUNT(ids); i++) {
@@ -106,7 +96,7 @@ static void one_of_many_is_found(struct contract *c)
 {
     contract_put_many(c, "default", "t", 2500);
     contract_put(c, ":t:*[b]", FIRST);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     assert_found(inspector, NULL, "01a20412", FIRST);
     assert_found(inspector, ":t:*[b]", "01a20412", FIRST);
     quern_inspector_free(inspector);

@@ -9,20 +9,10 @@
 
 #define MINUTE_MS INT64_C(60000)
 
-static quern_inspector *inspect(struct contract *c)
-{
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(c->url, &(quern_inspector_options){.clock = &c->clock},
-                                   &inspector, &err),
-              err);
-    return inspector;
-}
-
 /* The status of the action on this task of "default". */
 static quern_status act(struct contract *c, quern_action action, const char *id)
 {
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_status status = quern_inspector_act(inspector, action, "default", id, NULL);
     quern_inspector_free(inspector);
     return status;
@@ -139,7 +129,7 @@ static void refused_action_names_the_state_and_changes_nothing(struct contract *
                  {QUERN_ACTION_CANCEL_ARCHIVE, "scheduled"},
                  {QUERN_ACTION_CANCEL_RETRY, "completed"}};
     struct qn_leased *active = make_all_states(c);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
         int before = contract_state(c, "default", cases[i].id);
@@ -186,7 +176,7 @@ static void action_finds_the_queue_unless_there_are_several(struct contract *c)
     contract_put(c, "other", "one");
     contract_put(c, "default", "both");
     contract_put(c, "other", "both");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     assert_ok(quern_inspector_act(inspector, QUERN_ACTION_DELETE, NULL, "one", &err), err);
     assert_int_equal(contract_state(c, "other", "one"), 0);
@@ -210,7 +200,7 @@ static void action_on_all_counts_each_task_once(struct contract *c)
 {
     contract_put_many(c, "default", "t", 1200);
     contract_put_many(c, "other", "o", 3);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
     uint64_t count = 0;
     quern_error err = {0};
@@ -236,7 +226,7 @@ static void action_on_all_heeds_the_filter(struct contract *c)
     contract_enqueue(c, &(quern_task){.type = "image:resize", .id = "a"});
     contract_enqueue(c, &(quern_task){.type = "mail", .id = "b"});
     contract_enqueue(c, &(quern_task){.type = "image:crop", .id = "c"});
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_filter filter = {
         .queue = "default", .state = QUERN_TASK_PENDING, .type = "image:*", .limit = 1};
     uint64_t count = 0;
@@ -253,7 +243,7 @@ static void cancel_of_all_ends_and_counts_only_new_marks(struct contract *c)
     struct qn_leased *runs[3];
     assert_int_equal(contract_lease(c, "default", 3, runs), 3);
     assert_int_equal(act(c, QUERN_ACTION_CANCEL_RETRY, "t0001"), QUERN_OK);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_ACTIVE};
     uint64_t count = 0;
     quern_error err = {0};
@@ -271,7 +261,7 @@ static void cancel_of_all_ends_and_counts_only_new_marks(struct contract *c)
 
 static void action_on_all_needs_a_queue_and_a_state_that_allows_it(struct contract *c)
 {
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_filter filter = {.state = QUERN_TASK_PENDING};
     uint64_t count = 7;
     quern_error err = {0};
@@ -298,7 +288,7 @@ static void bulk_archive_beyond_the_limit_is_refused(struct contract *c)
         contract_put_many(c, "default", prefix, 1000);
     }
     contract_put(c, "default", "surplus");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
     uint64_t count = 0;
     quern_error err = {0};
@@ -327,7 +317,7 @@ static quern_status take_endlessly(struct qn_broker *broker, const struct qn_bul
 static void bulk_action_that_finds_ever_more_stops_and_reports_it(struct contract *c)
 {
     contract_put_many(c, "default", "t", 3);
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     const struct qn_broker_ops *ops = inspector->broker->ops;
     struct qn_broker_ops endless = *ops;
     endless.operate_all = take_endlessly;
@@ -352,7 +342,7 @@ static void bulk_action_that_finds_ever_more_stops_and_reports_it(struct contrac
 static void paused_queue_gives_nothing_until_it_is_resumed(struct contract *c)
 {
     contract_put(c, "default", "a");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     assert_int_equal(quern_inspector_resume(inspector, "default", &err), QUERN_E_STATE);
     assert_ok(quern_inspector_pause(inspector, "default", &err), err);
@@ -369,7 +359,7 @@ static void paused_queue_gives_nothing_until_it_is_resumed(struct contract *c)
 static void queue_with_tasks_is_removed_only_by_force(struct contract *c)
 {
     static const char *const ids[] = {"scheduled", "retry", "archived", "completed", "aggregating"};
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     contract_finish(c, make_all_states(c), QN_DROP);
     quern_error err = {0};
     assert_int_equal(act(c, QUERN_ACTION_DELETE, "pending"), QUERN_OK);
@@ -392,7 +382,7 @@ static void queue_with_tasks_is_removed_only_by_force(struct contract *c)
 static void queue_with_an_active_task_is_never_removed(struct contract *c)
 {
     struct qn_leased *run = contract_start(c, "a");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     assert_int_equal(quern_inspector_remove_queue(inspector, "default", true, &err), QUERN_E_STATE);
     assert_non_null(strstr(err.text, "active"));
@@ -409,7 +399,7 @@ static void nothing_is_left_of_a_large_queue_that_was_removed(struct contract *c
     contract_enqueue(c, &locked);
     contract_put_many(c, "default", "t", 1200);
     contract_put(c, "other", "stays");
-    quern_inspector *inspector = inspect(c);
+    quern_inspector *inspector = contract_open_inspector(c);
     quern_error err = {0};
     assert_ok(quern_inspector_remove_queue(inspector, "default", true, &err), err);
     assert_null(contract_queue(c, "default").name);

@@ -320,18 +320,6 @@ static void fill(size_t count)
     }
 }
 
-/* All commands that the server ever carried out, also inside scripts. */
-static long long work_done(void)
-{
-    const char *line = run_command("INFO commandstats");
-    long long calls = 0;
-    while ((line = strstr(line, "calls=")) != NULL) {
-        line += strlen("calls=");
-        calls += strtoll(line, NULL, 10);
-    }
-    return calls;
-}
-
 static void many_expired_leases_are_recovered_in_bounded_steps(struct contract *c)
 {
     const size_t count = test_full() ? 100000 : 10000;
@@ -340,9 +328,9 @@ static void many_expired_leases_are_recovered_in_bounded_steps(struct contract *
     size_t calls = 0;
     fill(count);
     while (found < count) {
-        long long before = work_done();
+        long long before = test_redis_calls(server());
         found += contract_recover(c, "default");
-        long long work = work_done() - before;
+        long long work = test_redis_calls(server()) - before;
         most = work > most ? work : most;
         assert_true(calls++ < count);
     }

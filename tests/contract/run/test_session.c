@@ -2,24 +2,15 @@
 /* test_session.c - requests whose reply was lost: the same stamp again gets the same answer and
  * does nothing; another stamp is another request. */
 #include "lib_contract.h"
+#include "lib_task.h"
 
 #include <string.h>
 
 static const struct qn_stamp stamp_a = {.session = 1001, .sequence = 5};
 
-static struct qn_task plain(const char *id)
-{
-    return (struct qn_task){.id = id,
-                            .queue = "default",
-                            .type = "t",
-                            .retry_max = 25,
-                            .timeout_ms = 60000,
-                            .state = QUERN_TASK_PENDING};
-}
-
 static quern_status enqueue_with(struct contract *c, struct qn_stamp stamp, const char *id)
 {
-    struct qn_task task = plain(id);
+    struct qn_task task = test_task(id);
     quern_status result = QUERN_E_INVALID;
     quern_error err = {0};
     assert_ok(qn_broker_enqueue(c->broker, &(struct qn_enqueue){stamp, &task, 1, &result}, &err),
@@ -46,7 +37,7 @@ static void replayed_enqueue_stores_nothing_when_the_task_is_done_already(struct
 
 static void replayed_batch_repeats_each_result(struct contract *c)
 {
-    struct qn_task tasks[] = {plain("a"), plain("taken"), plain("b")};
+    struct qn_task tasks[] = {test_task("a"), test_task("taken"), test_task("b")};
     quern_status results[3];
     quern_error err = {0};
     contract_put(c, "default", "taken");

@@ -59,16 +59,6 @@ void doctor_turn_to(int64_t after_ms)
     test_redis_turn(&doctor.redis, (DOCTOR_NOW_MS + after_ms) * 1000);
 }
 
-struct qn_task doctor_task(const char *id)
-{
-    return (struct qn_task){.id = id,
-                            .queue = "default",
-                            .type = "t",
-                            .retry_max = 25,
-                            .timeout_ms = 60000,
-                            .state = QUERN_TASK_PENDING};
-}
-
 void doctor_put_task(struct qn_broker *to, const struct qn_task *task)
 {
     quern_error err = {0};
@@ -81,13 +71,13 @@ void doctor_put_task(struct qn_broker *to, const struct qn_task *task)
 
 void doctor_put(const char *id)
 {
-    const struct qn_task task = doctor_task(id);
+    const struct qn_task task = test_task(id);
     doctor_put_task(doctor.broker, &task);
 }
 
 void doctor_put_later(const char *id, int64_t delay_ms)
 {
-    struct qn_task task = doctor_task(id);
+    struct qn_task task = test_task(id);
     task.state = QUERN_TASK_SCHEDULED;
     task.process_at_ms = DOCTOR_NOW_MS + delay_ms;
     doctor_put_task(doctor.broker, &task);
@@ -95,7 +85,7 @@ void doctor_put_later(const char *id, int64_t delay_ms)
 
 void doctor_put_grouped(const char *id)
 {
-    struct qn_task task = doctor_task(id);
+    struct qn_task task = test_task(id);
     task.state = QUERN_TASK_AGGREGATING;
     task.group = "g";
     doctor_put_task(doctor.broker, &task);
@@ -103,7 +93,7 @@ void doctor_put_grouped(const char *id)
 
 void doctor_put_unique(const char *id, int64_t retention_ms)
 {
-    struct qn_task task = doctor_task(id);
+    struct qn_task task = test_task(id);
     task.unique_key = Q "unique:t:1";
     task.unique_ms = 3600000;
     task.retention_ms = retention_ms;

@@ -8,6 +8,7 @@
 #define TESTS_FAULT_LIB_REDIS_DOCTOR_H
 
 #include "lib_redis.h"
+#include "lib_task.h"
 #include "lib_test.h"
 
 #include <string.h>
@@ -47,7 +48,6 @@ void doctor_turn_to(int64_t after_ms);
 
 /* --- Tasks ---------------------------------------------------------------------------- */
 
-struct qn_task doctor_task(const char *id);
 void doctor_put_task(struct qn_broker *to, const struct qn_task *task);
 void doctor_put(const char *id);
 void doctor_put_later(const char *id, int64_t delay_ms);

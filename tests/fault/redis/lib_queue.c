@@ -29,16 +29,6 @@ int queue_tear_down(void **state)
     return 0;
 }
 
-struct qn_task task_of(const char *id)
-{
-    return (struct qn_task){.id = id,
-                            .queue = "default",
-                            .type = "t",
-                            .retry_max = 25,
-                            .timeout_ms = 60000,
-                            .state = QUERN_TASK_PENDING};
-}
-
 quern_status enqueue(const struct qn_task *task)
 {
     quern_status result = QUERN_E_INVALID;
@@ -50,7 +40,7 @@ quern_status enqueue(const struct qn_task *task)
 
 void put(const char *id)
 {
-    const struct qn_task task = task_of(id);
+    const struct qn_task task = test_task(id);
     assert_int_equal(enqueue(&task), QUERN_OK);
 }
 

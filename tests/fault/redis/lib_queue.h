@@ -10,6 +10,7 @@
 
 #include "broker/inspect.h"
 #include "lib_redis.h"
+#include "lib_task.h"
 #include "task/limits.h"
 
 #define Q "asynq:{default}:"
@@ -23,7 +24,6 @@ extern quern_error err;
 int queue_set_up(void **state);
 int queue_tear_down(void **state);
 
-struct qn_task task_of(const char *id);
 quern_status enqueue(const struct qn_task *task);
 void put(const char *id);
 const char *field(const char *id, const char *name);

@@ -29,7 +29,7 @@ static void pending_task_is_stored_as_asynq_does(void **state)
 static void batch_keeps_its_order_in_pending_since(void **state)
 {
     (void)state;
-    const struct qn_task tasks[] = {task_of("a"), task_of("b"), task_of("c")};
+    const struct qn_task tasks[] = {test_task("a"), test_task("b"), test_task("c")};
     quern_status results[3];
     assert_ok(qn_broker_enqueue(
                   broker, &(struct qn_enqueue){(struct qn_stamp){0}, tasks, 3, results}, &err),
@@ -41,7 +41,7 @@ static void batch_keeps_its_order_in_pending_since(void **state)
 static void delayed_task_has_a_whole_second_and_its_exact_moment(void **state)
 {
     (void)state;
-    struct qn_task task = task_of("a");
+    struct qn_task task = test_task("a");
     task.state = QUERN_TASK_SCHEDULED;
     task.process_at_ms = NOW_MS + 1500;
     assert_int_equal(enqueue(&task), QUERN_OK);
@@ -55,7 +55,7 @@ static void delayed_task_has_a_whole_second_and_its_exact_moment(void **state)
 static void whole_second_ends_an_older_moment_of_the_index(void **state)
 {
     (void)state;
-    struct qn_task task = task_of("a");
+    struct qn_task task = test_task("a");
     task.state = QUERN_TASK_SCHEDULED;
     task.process_at_ms = NOW_MS + 2000;
     (void)test_redis_do(&redis, "ZADD " Q "quern:due 1800000001500 a");
@@ -66,7 +66,7 @@ static void whole_second_ends_an_older_moment_of_the_index(void **state)
 
 static void put_delayed(const char *id, int64_t at_ms)
 {
-    struct qn_task task = task_of(id);
+    struct qn_task task = test_task(id);
     task.state = QUERN_TASK_SCHEDULED;
     task.process_at_ms = at_ms;
     assert_int_equal(enqueue(&task), QUERN_OK);
@@ -95,7 +95,7 @@ static void each_enqueue_clears_some_of_the_index_of_moments(void **state)
     }
     put("plain");
     assert_int_equal(test_redis_count(&redis, "ZCARD " Q "quern:due"), 6);
-    struct qn_task task = task_of("unique");
+    struct qn_task task = test_task("unique");
     task.unique_key = Q "unique:t:";
     task.unique_ms = 90000;
     assert_int_equal(enqueue(&task), QUERN_OK);
@@ -131,7 +131,7 @@ static void overdue_task_keeps_its_moment_in_the_index(void **state)
 static void grouped_unique_task_knows_its_group_and_lock(void **state)
 {
     (void)state;
-    struct qn_task task = task_of("a");
+    struct qn_task task = test_task("a");
     task.state = QUERN_TASK_AGGREGATING;
     task.group = "g";
     task.unique_key = Q "unique:t:";
@@ -149,7 +149,7 @@ static void grouped_unique_task_knows_its_group_and_lock(void **state)
 static void refused_queue_does_not_stop_the_others(void **state)
 {
     (void)state;
-    struct qn_task tasks[] = {task_of("a"), task_of("b"), task_of("c")};
+    struct qn_task tasks[] = {test_task("a"), test_task("b"), test_task("c")};
     quern_status results[3];
     tasks[1].queue = "bad";
     (void)test_redis_do(&redis, "SET asynq:{bad}:pending x");
@@ -175,7 +175,7 @@ static void queue_that_somebody_removed_comes_back(void **state)
 static void lock_of_a_wrong_type_refuses_the_batch_untouched(void **state)
 {
     (void)state;
-    struct qn_task tasks[] = {task_of("a"), task_of("b")};
+    struct qn_task tasks[] = {test_task("a"), test_task("b")};
     quern_status results[2];
     tasks[1].unique_key = Q "unique:t:";
     tasks[1].unique_ms = 90000;
@@ -197,7 +197,7 @@ static void full_batch_of_many_ids_is_stored_whole(void **state)
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < QN_BATCH_MAX; i++) {
             (void)snprintf(ids[i], sizeof ids[i], "%d-%d", round, i);
-            tasks[i] = task_of(ids[i]);
+            tasks[i] = test_task(ids[i]);
         }
         assert_ok(qn_broker_enqueue(
                       broker,
@@ -226,7 +226,7 @@ static void make_large(const char *name)
 {
     for (int i = 0; i < LARGE_COUNT; i++) {
         (void)snprintf(large.ids[i], sizeof large.ids[i], "%s-%d", name, i);
-        large.tasks[i] = task_of(large.ids[i]);
+        large.tasks[i] = test_task(large.ids[i]);
         large.results[i] = QUERN_E_INVALID;
     }
 }

@@ -14,7 +14,7 @@
 
 static void put_large(const char *id, const void *payload, size_t size)
 {
-    struct qn_task task = task_of(id);
+    struct qn_task task = test_task(id);
     task.payload = payload;
     task.payload_size = size;
     assert_int_equal(enqueue(&task), QUERN_OK);

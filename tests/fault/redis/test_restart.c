@@ -60,17 +60,6 @@ static void *put_load(void *argument)
     return NULL;
 }
 
-struct progress {
-    const struct fault_site *site;
-    size_t records;
-};
-
-static bool journal_has(void *user)
-{
-    const struct progress *progress = user;
-    return fault_journal_size(progress->site) >= progress->records;
-}
-
 /* A worker that meets a dead server while it opens ends. */
 static bool both_workers_are_there(void *user)
 {
@@ -111,8 +100,7 @@ static void restart_under_load(void (*end)(struct test_redis *server))
     assert_int_equal(pthread_create(&thread, NULL, put_load, &load), 0);
     size_t total = load.batches * BATCH;
     for (size_t kill = 1; kill <= kills; kill++) {
-        struct progress progress = {.site = &site, .records = 2 * total * kill / (kills + 1)};
-        assert_true(test_until(journal_has, &progress));
+        fault_wait_records(&site, 2 * total * kill / (kills + 1));
         end(server);
         test_redis_launch(server);
         if (end == test_redis_kill) {
@@ -123,7 +111,7 @@ static void restart_under_load(void (*end)(struct test_redis *server))
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_ok(load.status, load.error);
     site.task_count = total;
-    assert_true(test_until(journal_has, &(struct progress){.site = &site, .records = 2 * total}));
+    fault_wait_records(&site, 2 * total);
     for (size_t i = 0; i < 2; i++) {
         test_child_send(&children[i], 'q');
         assert_int_equal(test_child_join(&children[i]), 0);
@@ -171,8 +159,7 @@ static void server_that_is_loading_is_waited_for(void **state)
     struct test_redis *server = test_store_server();
     fault_enqueue(&site, "steady", 500);
     struct test_child child = fault_spawn_worker(&site, "4", "stay");
-    struct progress progress = {.site = &site, .records = 2 * site.task_count};
-    assert_true(test_until(journal_has, &progress));
+    fault_wait_records(&site, 2 * site.task_count);
     assert_ok(quern_client_open(site.url, NULL, &client, &err), err);
     quern_task task = {.type = "steady", .id = "500", .payload = "500", .payload_size = 3};
     task.retention_ms = 24 * 3600 * INT64_C(1000);
@@ -183,8 +170,7 @@ static void server_that_is_loading_is_waited_for(void **state)
     assert_true(test_until(is_loading, server));
     assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
     site.task_count++;
-    progress.records += 2;
-    assert_true(test_until(journal_has, &progress));
+    fault_wait_records(&site, 2 * site.task_count);
     test_child_send(&child, 'q');
     assert_int_equal(test_child_join(&child), 0);
     assert_int_equal(fault_journal_judge(&site, SIZE_MAX), 0);

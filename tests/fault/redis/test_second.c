@@ -167,15 +167,6 @@ static void worker_under_load_behind_a_bad_line_runs_each_task_once(void **state
     rig_free(rig);
 }
 
-static bool is_draining(void *user)
-{
-    struct quern_worker *worker = user;
-    (void)pthread_mutex_lock(&worker->mutex);
-    bool draining = worker->state != QN_WORKER_RUNNING;
-    (void)pthread_mutex_unlock(&worker->mutex);
-    return draining;
-}
-
 /* Lets writers wait, for a while; true when both exchanges of the worker do. */
 static bool holds_both(void *user)
 {
@@ -204,7 +195,7 @@ static void worker_stopped_with_both_exchanges_under_way_gives_everything_back(v
         rig_wait_reports(rig, 500);
         assert_true(test_until(holds_both, worker.worker));
         quern_worker_stop(worker.worker);
-        assert_true(test_until(is_draining, worker.worker));
+        assert_true(test_until(rig_is_draining, worker.worker));
         (void)test_redis_do(server, "CLIENT UNPAUSE");
         assert_ok(rig_join(&worker), worker.error);
         long long done = test_redis_count(server, "GET asynq:{default}:processed");

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/internal.h"
+
 #define RIG_NOW_MS INT64_C(1800000000000)
 
 struct question {
@@ -477,4 +479,13 @@ void rig_wait_given_back(struct rig_worker *worker, uint64_t count)
 {
     struct given_back wanted = {.worker = worker, .count = count};
     assert_true(test_until(has_given_back, &wanted));
+}
+
+bool rig_is_draining(void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool draining = worker->state != QN_WORKER_RUNNING;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return draining;
 }

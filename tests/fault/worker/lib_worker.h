@@ -116,6 +116,7 @@ void rig_wait_unready(struct rig_worker *worker);
 void rig_wait_given_back(struct rig_worker *worker, uint64_t count);
 /* Until no handler runs. */
 void rig_wait_empty(struct rig *rig);
+bool rig_is_draining(void *worker); /* quern_worker *: a condition for test_until */
 void rig_open_gate(struct rig *rig);
 struct rig_start rig_start_at(struct rig *rig, size_t index);
 void rig_act(struct rig *rig, quern_action action, const char *id);

@@ -98,15 +98,6 @@ static bool is_stuck_in_a_turn(void *user)
     return ++waiting->looks == LOOKS_MIN;
 }
 
-static bool is_draining(void *user)
-{
-    struct quern_worker *worker = user;
-    (void)pthread_mutex_lock(&worker->mutex);
-    bool draining = worker->state != QN_WORKER_RUNNING;
-    (void)pthread_mutex_unlock(&worker->mutex);
-    return draining;
-}
-
 static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
 {
     (void)state;
@@ -126,7 +117,7 @@ static void what_is_fetched_while_the_worker_stops_is_given_back(void **state)
     qn_broker_wake(rig->broker);
     assert_true(test_until(is_stuck_in_a_turn, &(struct waiting){.worker = worker.worker}));
     quern_worker_stop(worker.worker);
-    assert_true(test_until(is_draining, worker.worker));
+    assert_true(test_until(rig_is_draining, worker.worker));
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     test_store_unblock(&rig->store);
     assert_int_equal(rig_join(&worker), QUERN_OK);

@@ -7,10 +7,13 @@
 #include "base/memory/alloc.h"
 #include "lib_test.h"
 
-struct qn_bytes test_from_hex(struct qn_arena *arena, const char *hex)
+struct qn_arena arena;
+quern_error err;
+
+struct qn_bytes test_from_hex(struct qn_arena *memory, const char *hex)
 {
     size_t size = strlen(hex) / 2;
-    unsigned char *data = qn_arena_alloc(arena, size);
+    unsigned char *data = qn_arena_alloc(memory, size);
     assert_non_null(data);
     for (size_t i = 0; i < size; i++) {
         unsigned byte;
@@ -29,4 +32,19 @@ void test_assert_hex(struct qn_bytes bytes, const char *hex)
     }
     assert_string_equal(text, hex);
     qn_free(text);
+}
+
+int hex_start(void **state)
+{
+    (void)state;
+    arena = (struct qn_arena){0};
+    err = (quern_error){0};
+    return 0;
+}
+
+int hex_finish(void **state)
+{
+    (void)state;
+    qn_arena_finish(&arena);
+    return 0;
 }

@@ -11,24 +11,6 @@
 #include "lib_hex.h"
 #include "lib_test.h"
 
-static struct qn_arena arena;
-static quern_error err;
-
-static int start(void **state)
-{
-    (void)state;
-    arena = (struct qn_arena){0};
-    err = (quern_error){0};
-    return 0;
-}
-
-static int finish(void **state)
-{
-    (void)state;
-    qn_arena_finish(&arena);
-    return 0;
-}
-
 static const char *const simple_hex =
     "0a0a656d61696c3a73656e6412087b22746f223a317d1a2431313131313131312d323232322d333333332d343434"
     "342d353535353535353535353535220764656661756c74281940880e";
@@ -352,7 +334,7 @@ static void damaged_bytes_never_do_harm(void **state)
     }
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, start, finish)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, hex_start, hex_finish)
 static const struct CMUnitTest tests[] = {
     TEST(simple_task_has_its_golden_bytes),
     TEST(task_with_every_field_has_its_golden_bytes),

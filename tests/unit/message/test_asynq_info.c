@@ -10,24 +10,6 @@
 
 #define GO_ZERO INT64_C(-62135596800)
 
-static struct qn_arena arena;
-static quern_error err;
-
-static int start(void **state)
-{
-    (void)state;
-    arena = (struct qn_arena){0};
-    err = (quern_error){0};
-    return 0;
-}
-
-static int finish(void **state)
-{
-    (void)state;
-    qn_arena_finish(&arena);
-    return 0;
-}
-
 static const char *const server_hex =
     "0a016810071a03736964200a2a0b0a0764656661756c74100130013a0661637469766542080880e2cfaa06100548"
     "02";
@@ -222,7 +204,7 @@ static void damaged_records_never_do_harm(void **state)
     }
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, start, finish)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, hex_start, hex_finish)
 static const struct CMUnitTest tests[] = {
     TEST(server_has_its_golden_bytes),
     TEST(queue_of_weight_zero_is_written_whole),

@@ -10,24 +10,6 @@
 #include "lib_test.h"
 #include "task/retry.h"
 
-static struct qn_arena arena;
-static quern_error err;
-
-static int start(void **state)
-{
-    (void)state;
-    arena = (struct qn_arena){0};
-    err = (quern_error){0};
-    return 0;
-}
-
-static int finish(void **state)
-{
-    (void)state;
-    qn_arena_finish(&arena);
-    return 0;
-}
-
 static const struct qn_task plain = {.id = "a",
                                      .queue = "default",
                                      .type = "t",
@@ -287,7 +269,7 @@ static void fields_that_we_do_not_know_survive(void **state)
                            "8001ac02");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, start, finish)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, hex_start, hex_finish)
 static const struct CMUnitTest tests[] = {
     TEST(plain_task_needs_no_field),
     TEST(what_the_message_cannot_hold_is_in_the_field),

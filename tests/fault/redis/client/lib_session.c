@@ -90,3 +90,19 @@ long long session_bumps(struct test_redis *server)
     (void)test_redis_do(server, "INCRBY s:n 0");
     return test_redis_count(server, "GET s:n");
 }
+
+struct test_redis session_server;
+
+int session_start(void **state)
+{
+    (void)state;
+    test_redis_start(&session_server, &(struct test_redis_options){.tcp = true, .append = true});
+    return 0;
+}
+
+int session_stop(void **state)
+{
+    (void)state;
+    test_redis_stop(&session_server);
+    return 0;
+}

@@ -12,6 +12,11 @@ struct session {
     struct qn_channel channel;
 };
 
+/* The server of the program, started and stopped as a group's fixture. */
+extern struct test_redis session_server;
+int session_start(void **state);
+int session_stop(void **state);
+
 /* Adds 1 to the key KEYS[1] .. "n". */
 extern const struct qn_script session_bump;
 

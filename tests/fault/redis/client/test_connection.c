@@ -9,22 +9,7 @@
 #include "lib_session.h"
 #include "lib_wire.h"
 
-static struct test_redis server;
 static struct wire wire;
-
-static int start(void **state)
-{
-    (void)state;
-    test_redis_start(&server, &(struct test_redis_options){.tcp = true, .append = true});
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    test_redis_stop(&server);
-    return 0;
-}
 
 static void a_server_that_accepts_and_never_answers_is_left(void **state)
 {
@@ -46,33 +31,37 @@ static void refused_users_get_the_reason(void **state)
     (void)state;
     quern_error err = {0};
     char secret[TEST_DIR_SIZE + 64];
-    (void)test_redis_do(&server, "ACL SETUSER able on >s3cret ~* &* +@all");
-    (void)test_redis_do(&server, "ACL SETUSER mute on >s3cret ~s:* -@all +hello");
-    (void)test_redis_do(&server, "ACL SETUSER lame on >s3cret ~s:* +@all -incr");
-    (void)snprintf(secret, sizeof secret, "redis-socket://able:s3cret@%s", server.socket_path);
+    (void)test_redis_do(&session_server, "ACL SETUSER able on >s3cret ~* &* +@all");
+    (void)test_redis_do(&session_server, "ACL SETUSER mute on >s3cret ~s:* -@all +hello");
+    (void)test_redis_do(&session_server, "ACL SETUSER lame on >s3cret ~s:* +@all -incr");
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:s3cret@%s",
+                   session_server.socket_path);
     assert_ok(session_try(secret, "", &err), err);
     assert_ok(session_try(secret, "?db=15", &err), err);
     assert_int_equal(session_try(secret, "?db=16", &err), QUERN_E_BROKER);
     assert_non_null(strstr(err.text, "SELECT: ERR DB index is out of range"));
-    (void)snprintf(secret, sizeof secret, "redis-socket://able:wr0ng@%s", server.socket_path);
+    (void)snprintf(secret, sizeof secret, "redis-socket://able:wr0ng@%s",
+                   session_server.socket_path);
     assert_int_equal(session_try(secret, "", &err), QUERN_E_DENIED);
     assert_non_null(strstr(err.text, "login refused, user or password is wrong (WRONGPASS)"));
     assert_null(strstr(err.text, "wr0ng"));
-    (void)snprintf(secret, sizeof secret, "redis-socket://mute:s3cret@%s", server.socket_path);
+    (void)snprintf(secret, sizeof secret, "redis-socket://mute:s3cret@%s",
+                   session_server.socket_path);
     assert_int_equal(session_try(secret, "", &err), QUERN_E_BROKER);
     assert_non_null(strstr(err.text, "EXISTS: NOPERM"));
     assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
-    (void)snprintf(secret, sizeof secret, "redis-socket://lame:s3cret@%s", server.socket_path);
+    (void)snprintf(secret, sizeof secret, "redis-socket://lame:s3cret@%s",
+                   session_server.socket_path);
     struct session session;
     session_init(&session, secret, 10000, "");
     assert_int_equal(session_bump_once(&session, &err), QUERN_E_BROKER);
     assert_non_null(strstr(err.text, "bump: INCR: "));
     assert_non_null(strstr(err.text, "docs/protocol/redis.md"));
     session_finish(&session);
-    (void)test_redis_do(&server, "CONFIG SET requirepass s3cret");
-    assert_int_equal(session_try(server.url, "", &err), QUERN_E_DENIED);
+    (void)test_redis_do(&session_server, "CONFIG SET requirepass s3cret");
+    assert_int_equal(session_try(session_server.url, "", &err), QUERN_E_DENIED);
     assert_non_null(strstr(err.text, "login refused, the server requires a password (NOAUTH)"));
-    (void)test_redis_do(&server, "CONFIG SET requirepass %s", "");
+    (void)test_redis_do(&session_server, "CONFIG SET requirepass %s", "");
 }
 
 #define HELLO(version, mode) "*4\r\n$7\r\nversion\r\n+" version "\r\n$4\r\nmode\r\n+" mode "\r\n"
@@ -118,14 +107,14 @@ static void each_way_to_a_server_works(void **state)
     char url[128];
     quern_error err = {0};
     /* Names with several addresses, of which one answers. */
-    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", session_server.port);
     assert_ok(session_try(url, "", &err), err);
-    (void)test_redis_do(&server, "CONFIG SET bind %s", "127.0.0.1 ::1");
-    assert_ok(session_try(server.url, "", &err), err);
-    assert_ok(session_try(server.tcp_url, "/1", &err), err);
-    (void)snprintf(url, sizeof url, "redis://[::1]:%d/2", server.port);
+    (void)test_redis_do(&session_server, "CONFIG SET bind %s", "127.0.0.1 ::1");
+    assert_ok(session_try(session_server.url, "", &err), err);
+    assert_ok(session_try(session_server.tcp_url, "/1", &err), err);
+    (void)snprintf(url, sizeof url, "redis://[::1]:%d/2", session_server.port);
     assert_ok(session_try(url, "", &err), err);
-    (void)snprintf(url, sizeof url, "redis://localhost:%d", server.port);
+    (void)snprintf(url, sizeof url, "redis://localhost:%d", session_server.port);
     assert_ok(session_try(url, "", &err), err);
     assert_int_equal(session_try("redis://127.0.0.1:1", "", &err), QUERN_E_CONNECT);
     assert_string_equal(err.text, "redis://127.0.0.1:1/0: Connection refused");
@@ -147,7 +136,7 @@ static void connections_notice_a_peer_that_is_gone(void **state)
 {
     (void)state;
     struct session session;
-    session_init(&session, server.tcp_url, 10000, "");
+    session_init(&session, session_server.tcp_url, 10000, "");
     quern_error err = {0};
     assert_ok(session_request(&session, &err), err);
     int fd = session.channel.connection.socket.fd;
@@ -166,7 +155,7 @@ static void a_slow_server_is_soon_waited_for_asleep(void **state)
     (void)state;
     quern_error err = {0};
     struct session session;
-    session_init(&session, server.url, 5000, "");
+    session_init(&session, session_server.url, 5000, "");
     assert_ok(session_request(&session, &err), err);
     struct qn_connection *connection = &session.channel.connection;
     connection->socket.in_vain_count = 0;
@@ -190,11 +179,11 @@ static void connections_have_names(void **state)
     struct session sessions[3];
     static const char *const roles[] = {"", "one", "unused"};
     for (size_t i = 0; i < TEST_COUNT(sessions); i++) {
-        session_init(&sessions[i], server.url, 10000, roles[i]);
+        session_init(&sessions[i], session_server.url, 10000, roles[i]);
     }
     assert_ok(session_request(&sessions[0], &err), err);
     assert_ok(session_request(&sessions[1], &err), err);
-    const char *list = test_redis_do(&server, "CLIENT LIST");
+    const char *list = test_redis_do(&session_server, "CLIENT LIST");
     assert_non_null(strstr(list, "name=quern "));
     assert_non_null(strstr(list, "name=quern-one "));
     assert_null(strstr(list, "name=quern-unused"));
@@ -205,11 +194,13 @@ static void connections_have_names(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_server_that_accepts_and_never_answers_is_left),
-    cmocka_unit_test_setup_teardown(refused_users_get_the_reason, start, stop),
+    cmocka_unit_test_setup_teardown(refused_users_get_the_reason, session_start, session_stop),
     cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
-    cmocka_unit_test_setup_teardown(each_way_to_a_server_works, start, stop),
-    cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, start, stop),
-    cmocka_unit_test_setup_teardown(a_slow_server_is_soon_waited_for_asleep, start, stop),
-    cmocka_unit_test_setup_teardown(connections_have_names, start, stop),
+    cmocka_unit_test_setup_teardown(each_way_to_a_server_works, session_start, session_stop),
+    cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, session_start,
+                                    session_stop),
+    cmocka_unit_test_setup_teardown(a_slow_server_is_soon_waited_for_asleep, session_start,
+                                    session_stop),
+    cmocka_unit_test_setup_teardown(connections_have_names, session_start, session_stop),
 };
 TEST_MAIN(tests)

@@ -109,7 +109,7 @@ static void trimmed_leftover_is_in_the_archive_again(void **state)
 static void completed_task_in_no_zset_keeps_its_retention(void **state)
 {
     (void)state;
-    struct qn_task task = doctor_task("a");
+    struct qn_task task = test_task("a");
     task.retention_ms = 60000;
     doctor_put_task(doctor.broker, &task);
     assert_int_equal(doctor_finish(doctor.broker, doctor_lease(doctor.broker), QN_DONE),

@@ -22,7 +22,7 @@ static void put(struct qn_broker *broker, int number)
     char lock[64];
     (void)snprintf(id, sizeof id, "t%d", number);
     (void)snprintf(lock, sizeof lock, Q "unique:t:%d", number);
-    struct qn_task task = doctor_task(id);
+    struct qn_task task = test_task(id);
     task.retry_max = 1000;
     task.unique_key = number % 2 == 0 ? lock : NULL;
     task.unique_ms = 3600000;

@@ -291,7 +291,7 @@ static void *work(void *user)
                                                  QN_GIVE_BACK};
     char id[24];
     for (unsigned i = 0; !atomic_load(&enough); i++) {
-        struct qn_task task = doctor_task(id);
+        struct qn_task task = test_task(id);
         (void)snprintf(id, sizeof id, "t%u", i);
         doctor_put_task(own, &task);
         struct qn_leased *run = doctor_lease(own);
