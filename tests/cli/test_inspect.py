@@ -392,7 +392,7 @@ class DbTest(CliTest):
     @only("redis")
     def test_redis_has_no_path_and_backs_itself_up(self):
         self.enqueue("t")
-        self.assertIn("no file", self.fails(EXIT_FAILURE, "db", "path"))
+        self.assertIn("not a file", self.fails(EXIT_FAILURE, "db", "path"))
         self.assertIn("the server's own tools",
                       self.fails(EXIT_FAILURE, "db", "backup", self.path("copy.db")))
 

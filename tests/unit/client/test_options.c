@@ -156,7 +156,6 @@ static const struct {
     {"queue", {.type = "t", .queue = long_name}},
     {"queue", {.type = "t", .queue = "a\x01"}},
     {"queue", {.type = "t", .queue = "{a}"}},
-    {"group", {.type = "t", .group = ""}},
     {"group", {.type = "t", .group = long_name}},
     {"retry_max", {.type = "t", .retry_max = -2}},
     {"delay_ms", {.type = "t", .delay_ms = -1}},
