@@ -78,7 +78,7 @@ static size_t taken_pages(void)
 
 /* --- Replies that are none ----------------------------------------------------------- */
 
-#define NO_REDIS "this does not speak Redis"
+#define NO_REDIS "this is not the Redis protocol"
 #define TOO_LARGE "a reply larger than 1000000 bytes was refused"
 #define SURPLUS "more replies than requests"
 
@@ -209,8 +209,8 @@ static void hostile_handshake_is_refused(void **state)
         {">1\r\n+x\r\n" HELLO, NO_REDIS},
         {"%2\r\n+version\r\n+7.0.0\r\n+mode\r\n+standalone\r\n", NO_REDIS},
         {"*3\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$4\r\nmode\r\n", "runs in  mode"},
-        {"*2\r\n*2\r\n+version\r\n+7.0.0\r\n$-1\r\n", "answered what it should not: HELLO"},
-        {"*2\r\n$7\r\nversion\r\n$-1\r\n", "answered what it should not: HELLO"},
+        {"*2\r\n*2\r\n+version\r\n+7.0.0\r\n$-1\r\n", "unexpected reply to HELLO"},
+        {"*2\r\n$7\r\nversion\r\n$-1\r\n", "unexpected reply to HELLO"},
         {"$4000000000\r\nx", "no answer within"},
     };
     struct scene scene;
