@@ -111,8 +111,8 @@ class ProgressTest(CliTest):
     def test_lines_on_descriptor_3_are_the_progress(self):
         self.fifo("go")
         task_id = self.enqueue("t", "--retention", "1h")
-        worker = self.start("work", "--exec", "t=while read -r line < go; do echo \"$line\" >&3; "
-                            "[ \"$line\" != 100% ] || exit 0; done")
+        worker = self.start("work", "--exec", "t=exec 4<>go; while read -r line <&4; do "
+                            "echo \"$line\" >&3; [ \"$line\" != 100% ] || exit 0; done")
         for line, percent, note in (("reading", 0, "reading"), ("50", 50, ""),
                                     ("60% row 6\t\x1b[31mof 10", 60, "row 6\t\x1b[31mof 10"),
                                     ("row 7", 60, "row 7"), ("70 größer", 70, "größer")):
