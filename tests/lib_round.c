@@ -233,8 +233,9 @@ static void keep_up(struct test_round *round)
     if (status == QUERN_OK && next_due_at_ms != INT64_MAX) {
         note_moment(round, "next_due_at_ms of arm", next_due_at_ms);
     }
+    qn_broker_interrupt(round->broker); /* ends the first wait, and the second one reads */
     (void)!qn_broker_wait(round->broker, 0, &wakeup, &err);
-    qn_broker_interrupt(round->broker);
+    (void)!qn_broker_wait(round->broker, 0, &wakeup, &err);
 }
 
 static void watch(struct test_round *round)
