@@ -151,6 +151,10 @@ static bool parse_number(struct qn_args *args, const struct qn_option *option, c
         *ret_number = -1;
         return true;
     }
+    if (option->never && text[0] == '-') {
+        return set_problem(args, "--%s: '%s' is negative: use never for no limit", option->name,
+                           text);
+    }
     bool ok = option->kind == QN_OPTION_COUNT ? parse_count(args, option, text, ret_number)
                                               : parse_duration(args, option, text, ret_number);
     return ok && option->never && *ret_number == 0 ? refuse_0(args, option) : ok;

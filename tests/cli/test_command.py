@@ -127,17 +127,18 @@ class ProgressTest(CliTest):
 
     @only("sqlite")
     def test_garbage_costs_a_line_in_the_log(self):
-        self.fifo("go")
         ids = [self.enqueue("t") for _ in range(2)]
+        for task_id in ids:
+            self.fifo(f"go-{task_id}")
         worker = self.start("work", "--concurrency", "2", "--exec",
                             "t=head -c 100000 /dev/urandom | tr -d '\\n' >&3; "
                             "printf '\\n7 \\377 and ' >&3; head -c 500 /dev/zero | tr '\\0' x >&3; "
-                            "echo >&3; read x < go; exit 0")
+                            "echo >&3; read x < go-$QUERN_TASK_ID; exit 0")
         note = ("\ufffd and " + "x" * 500).encode()[:256].decode()
         for task_id in ids:
             self.wait_progress(task_id, 7, note)
         for task_id in ids:
-            self.write_fifo("go", "go\n" * 2)
+            self.write_fifo(f"go-{task_id}", "go\n")
         for task_id in ids:
             self.wait_state(task_id, "gone")
         self.assertEqual(self.stop(worker), 0)

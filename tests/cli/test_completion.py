@@ -18,7 +18,7 @@ source "$1"; COMP_LINE=$2; COMP_POINT=${#2}; _quern
 for word in "${COMPREPLY[@]}"; do printf '%s\n' "$word"; done
 """
 # Ids that a shell must neither run nor split.
-NAMES = ["a:b", "a:c", "$(touch EVIL)", "`touch EVIL`", "it's", 'x"y', "sp ace", "a;b", "*", "-z"]
+NAMES = ["a:b", "a:c", "$(touch EVIL)", "`touch EVIL`", "it's", 'x"y', "sp ace", "a;b", "*"]
 
 
 def has(shell):
@@ -120,7 +120,7 @@ class CompletionTest(CliTest):
         self.assertEqual(self.fish("quern queue pause nig"), ["night work"])
 
     def test_foreign_names_are_quoted_and_never_run(self):
-        for name in NAMES:
+        for name in NAMES + ["-z"]:  # that would be taken for an option: it is not offered
             self.enqueue("t", f"--id={name}")
         offered = self.bash("quern task inspect ")
         self.assertEqual(len(offered), len(NAMES))

@@ -70,6 +70,10 @@ class EnqueueTest(CliTest):
     def test_at_in_the_past_is_pending(self):
         self.assertEqual(self.state(self.enqueue("t", "--at", "@1000000000")), "pending")
 
+    def test_empty_group_is_refused(self):
+        self.assertIn("--group: must not be empty",
+                      self.fails(EXIT_USAGE, "enqueue", "t", "--group", ""))
+
     def test_group_is_stored_as_aggregating(self):
         task = self.task(self.enqueue("t", "--group", "digest"))
         self.assertEqual((task["state"], task["group"]), ("aggregating", "digest"))

@@ -130,8 +130,10 @@ class TaskTest(CliTest):
         self.assertEqual((page.count("payload a"), page.count("\n\nid:               b\n")), (1, 1))
         result = self.quern("task", "inspect", "a", "missing", "b", "--json")
         self.assertEqual(result.returncode, EXIT_FAILURE)
-        self.assertEqual([task["payload"] for task in json.loads(result.stdout)],
-                         ["payload a", "payload b"])
+        a, missing, b = json.loads(result.stdout)
+        self.assertEqual((a["payload"], b["payload"]), ("payload a", "payload b"))
+        self.assertEqual(missing["id"], "missing")
+        self.assertIn("missing", missing["error"])
         self.assertIn("missing", result.stderr)
         self.fails(EXIT_USAGE, "task", "inspect", "a", "b", "--payload")
         self.assertEqual(self.quern("task", "inspect", "b", "--payload").stdout, "payload b")

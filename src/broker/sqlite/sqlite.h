@@ -69,6 +69,7 @@ struct qn_waiters {
     pthread_mutex_t mutex; /* guards all of it */
     int dir_fd;            /* -1: not open; there is no directory before the first waiter */
     int send_fd;           /* an unbound datagram socket; -1 until needed */
+    int ends_fd;           /* the same for the ends of tasks: unread ones fill only this one */
     int64_t changed_at_ns; /* mtime of the directory when it was read; -1: read it again */
     struct qn_waiter_ids workers;
     struct qn_waiter_ids watchers;

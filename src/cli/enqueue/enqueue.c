@@ -227,6 +227,10 @@ static int check_options(const struct qn_cli *cli)
     if (qn_args_given(args, OPTION_DELAY) && qn_args_given(args, OPTION_PROCESS_AT)) {
         return qn_cli_usage(cli, "--delay and --process-at exclude each other");
     }
+    /* In C "" is none; here it is a variable of a script that is empty by mistake. */
+    if (qn_args_given(args, OPTION_GROUP) && qn_args_text(args, OPTION_GROUP)[0] == '\0') {
+        return qn_cli_usage(cli, "--group: must not be empty");
+    }
     return QN_EXIT_OK;
 }
 

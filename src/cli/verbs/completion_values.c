@@ -2,12 +2,15 @@
 /* completion_values.c - `quern completion queues|ids|active`: what a completion script offers.
  *
  * A user waits for it at the tab key: so a broker that does not answer is given up soon, and at
- * most TASKS_MAX ids are read. A name that is no line of its own (of a Go program) is left out. */
+ * most TASKS_MAX ids are read. A name that would be taken for an option, or that could harm a
+ * terminal (of a Go program), is left out. */
 #include "cli/verbs/completion_values.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/str.h"
+#include "base/text/utf8.h"
 #include "cli/output/json.h"
 
 #define CONNECT_MS 1000
@@ -21,10 +24,10 @@ bool qn_completion_values_know(const char *kind)
 
 static void print_value(json_t *values, const char *text)
 {
-    for (const char *at = text; *at != '\0'; at++) {
-        if ((unsigned char)*at < ' ' || *at == 0x7f) {
-            return;
-        }
+    bool is_option = text[0] == '-';
+    if (is_option || qn_str_has_control(text) || qn_str_has_bidi(text) ||
+        !qn_utf8_valid(text, strlen(text))) {
+        return;
     }
     if (values != NULL) {
         (void)json_array_append_new(values, json_string(text));

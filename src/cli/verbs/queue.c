@@ -219,8 +219,10 @@ static int run_resume(struct qn_cli *cli)
     return for_each_name(cli, resume_queue);
 }
 
-/* A queue that is not there needs no question: the removal reports it. */
-static bool confirm_remove(const struct by_name *by_name, const char *name, int *ret_exit)
+/* A queue that is not there needs no question: the removal reports it. *ret_force: only tasks that
+ * the user was asked about, or with --yes, are removed with it. */
+static bool confirm_remove(const struct by_name *by_name, const char *name, bool *ret_force,
+                           int *ret_exit)
 {
     const struct qn_cli *cli = by_name->cli;
     quern_error err;
@@ -230,10 +232,11 @@ static bool confirm_remove(const struct by_name *by_name, const char *name, int 
         return false;
     }
     const quern_queue_info *queue = find_queue(list, name);
-    bool yes = false;
-    if (queue == NULL || qn_args_given(&cli->args, REMOVE_YES)) {
+    bool yes = qn_args_given(&cli->args, REMOVE_YES);
+    *ret_force = qn_args_given(&cli->args, REMOVE_FORCE) && (yes || queue != NULL);
+    if (queue == NULL) {
         yes = true;
-    } else {
+    } else if (!yes) {
         yes = qn_cli_confirm(cli, ret_exit, "Remove queue %s with %" PRIu64 " %s?", name,
                              queue->size, qn_plural(queue->size, "task", "tasks"));
     }
@@ -244,11 +247,11 @@ static bool confirm_remove(const struct by_name *by_name, const char *name, int 
 static int remove_queue(struct by_name *by_name, const char *name)
 {
     int exit_code = QN_EXIT_OK;
-    if (!confirm_remove(by_name, name, &exit_code)) {
+    bool force = false;
+    if (!confirm_remove(by_name, name, &force, &exit_code)) {
         return exit_code;
     }
     quern_error err;
-    bool force = qn_args_given(&by_name->cli->args, REMOVE_FORCE);
     return quern_inspector_remove_queue(by_name->inspector, name, force, &err) == QUERN_OK
                ? report_done(by_name, name, "removed")
                : report_refused(by_name, name, &err);

@@ -107,7 +107,7 @@ static void print_task(const quern_task_info *info)
 struct inspection {
     struct qn_cli *cli;
     quern_inspector *inspector;
-    json_t *documents; /* with --json and several ids: one for each task; else NULL */
+    json_t *documents; /* with --json and several ids: one for each id; else NULL */
     size_t printed;    /* pages of text */
 };
 
@@ -158,6 +158,14 @@ static int print_bytes(const struct qn_cli *cli, const quern_task_info *info)
     return QN_EXIT_OK;
 }
 
+static void add_missing(json_t *documents, const char *id, const quern_error *err)
+{
+    json_t *object = qn_memory_must(json_object());
+    qn_json_set_bytes(object, "id", id, strlen(id));
+    qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+    (void)json_array_append_new(documents, object);
+}
+
 static int inspect(struct inspection *inspection, const char *id)
 {
     struct qn_cli *cli = inspection->cli;
@@ -167,6 +175,9 @@ static int inspect(struct inspection *inspection, const char *id)
     quern_task_info *info = NULL;
     if (quern_inspector_task_short(inspection->inspector, qn_args_text(&cli->args, INSPECT_QUEUE),
                                    id, &info, &err) != QUERN_OK) {
+        if (inspection->documents != NULL) {
+            add_missing(inspection->documents, id, &err);
+        }
         return qn_cli_fail(cli, &err);
     }
     int exit_code = is_raw ? print_bytes(cli, info) : show_task(inspection, info);

@@ -41,9 +41,10 @@ struct watch {
     struct pollfd fds[FD_COUNT]; /* fd -1: not watched any more */
     pid_t pid;
     size_t input_sent;
-    bool ended;            /* the process; it is a zombie until it is reaped */
-    int64_t alarm_mono_ns; /* when to kill, or, once it has ended, when to stop reading */
-    size_t progress_size;  /* read since progress_from_mono_ns */
+    size_t stderr_kept_max; /* that of the spec, or room for the report of spawn.h */
+    bool ended;             /* the process; it is a zombie until it is reaped */
+    int64_t alarm_mono_ns;  /* when to kill, or, once it has ended, when to stop reading */
+    size_t progress_size;   /* read since progress_from_mono_ns */
     int64_t progress_from_mono_ns;
 };
 
@@ -88,12 +89,12 @@ static void keep_output(struct watch *watch, const char *data, size_t size)
     watch->end->stdout_dropped += size - kept;
 }
 
-/* Keeps the last stderr_size_max bytes (in a buffer of twice that size, so that moving them is
+/* Keeps the last stderr_kept_max bytes (in a buffer of twice that size, so that moving them is
  * rare). */
 static void keep_stderr(struct watch *watch, const char *data, size_t size)
 {
     struct qn_buf *stderr_text = &watch->end->stderr_text;
-    size_t kept_max = watch->spec->stderr_size_max;
+    size_t kept_max = watch->stderr_kept_max;
     if (size > kept_max) {
         data += size - kept_max;
         size = kept_max;
@@ -323,7 +324,10 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
     }
     *ret_end = (struct qn_child_end){0};
     qn_buf_init(&ret_end->output, spec->stdout_size_max);
-    qn_buf_init(&ret_end->stderr_text, 2 * spec->stderr_size_max);
+    const size_t report_size = sizeof child.mark + sizeof(int);
+    const size_t kept_max =
+        spec->stderr_size_max > report_size ? spec->stderr_size_max : report_size;
+    qn_buf_init(&ret_end->stderr_text, 2 * kept_max);
     struct watch watch = {
         .spec = spec,
         .end = ret_end,
@@ -334,6 +338,7 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
                 [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
                 [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
         .pid = child.pid,
+        .stderr_kept_max = kept_max,
         .alarm_mono_ns = INT64_MAX,
     };
     sigset_t before;
@@ -344,17 +349,17 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
     watch_child(&watch);
     restore_sigpipe(&before, was_pending);
     struct qn_buf *stderr_text = &ret_end->stderr_text;
+    int code = errno_of_start(&child, stderr_text);
+    if (code != 0) {
+        qn_child_end_finish(ret_end);
+        return refuse_start(code, err);
+    }
     if (stderr_text->size > spec->stderr_size_max) {
         size_t drop = stderr_text->size - spec->stderr_size_max;
         memmove(stderr_text->data, stderr_text->data + drop, spec->stderr_size_max);
         stderr_text->size = spec->stderr_size_max;
         stderr_text->data[stderr_text->size] = '\0';
         ret_end->stderr_cut = true;
-    }
-    int code = errno_of_start(&child, stderr_text);
-    if (code != 0) {
-        qn_child_end_finish(ret_end);
-        return refuse_start(code, err);
     }
     return QUERN_OK;
 }

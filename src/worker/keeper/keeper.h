@@ -18,7 +18,7 @@ struct qn_keeper {
     struct qn_group_note *group_notes; /* per queue */
     uint32_t gone_count;               /* times in a row that the data was not found */
     uint64_t progress_round;           /* see progress.c; new runs have 0, so it begins with 1 */
-    bool progress_failed;              /* for a run of this round */
+    bool progress_left;                /* of this round: another one is needed */
 };
 
 void *qn_keeper_main(void *worker);

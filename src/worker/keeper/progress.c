@@ -95,13 +95,14 @@ quern_status qn_progress_store(struct quern_worker *worker, quern_error *err)
     }
     bool done = false;
     quern_status status = store_round(worker, &done, err);
-    keeper->progress_failed = keeper->progress_failed || status != QUERN_OK;
-    if (!done || keeper->progress_failed) {
+    /* In a round of several calls a run may have posted again after its turn. */
+    keeper->progress_left = keeper->progress_left || status != QUERN_OK || !done;
+    if (keeper->progress_left) {
         atomic_store(&worker->progress_posted, true);
     }
     if (done) {
         keeper->progress_round++;
-        keeper->progress_failed = false;
+        keeper->progress_left = false;
     }
     return status;
 }

@@ -173,6 +173,25 @@ static void task_archived_past_its_deadline_is_noticed(struct contract *c)
     assert_noticed(broker);
 }
 
+/* One exchange archives more of them than a message has room for. */
+static void one_of_many_archived_past_their_deadline_is_noticed(struct contract *c)
+{
+    enum { COUNT = QN_NOTICES_MAX + 100 };
+    for (size_t i = 0; i < COUNT; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "t%zu", i);
+        contract_enqueue(
+            c, &(quern_task){.type = "t", .id = id, .deadline_at_ms = CONTRACT_NOW_MS + 1000});
+    }
+    struct qn_broker *broker = watch(c, "t355");
+    contract_advance(c, 2000);
+    assert_null(contract_take(c, "default"));
+    assert_int_equal(contract_state(c, "default", "t355"), QUERN_TASK_ARCHIVED);
+    struct qn_notices notices = await(broker, BRIEFLY_MS);
+    assert_true(notices.all || names(&notices, "default", "t355"));
+    qn_broker_close(broker);
+}
+
 static void task_without_attempts_after_a_death_is_noticed(struct contract *c)
 {
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
@@ -284,6 +303,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(each_watched_task_is_noticed_once),
     CONTRACT_TEST(batch_of_ends_names_each),
     CONTRACT_TEST(task_archived_past_its_deadline_is_noticed),
+    CONTRACT_TEST(one_of_many_archived_past_their_deadline_is_noticed),
     CONTRACT_TEST(task_without_attempts_after_a_death_is_noticed),
     CONTRACT_TEST(notice_that_finds_no_room_is_not_lost),
     CONTRACT_TEST_ONLY("redis", end_in_a_queue_with_a_long_name_is_noticed),

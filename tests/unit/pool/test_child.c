@@ -361,6 +361,7 @@ static void no_command_starts_with_too_large_an_environment(void **state)
     memset(huge, 'x', sizeof huge - 1);
     setenv("CHILD_TEST_HUGE", huge, 1);
     struct qn_child_spec spec = command("true");
+    spec.stderr_size_max = 1; /* where it is reported */
     struct qn_child_end end;
     quern_error error = {0};
     quern_status status = qn_child_run(&spec, &end, &error);

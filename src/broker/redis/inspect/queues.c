@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "base/text/str.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
 #include "task/limits.h"
@@ -172,12 +173,9 @@ static quern_status count_zsets(struct counting *counting, struct qn_names names
 }
 
 /* The name in the key of a set; NULL: it is no key of this queue, and nothing is asked about it. */
-static const char *set_name(const struct counting *counting, const char *key)
+static const char *set_name(const char *prefix, const char *key)
 {
-    const char *prefix =
-        qn_arena_printf(counting->arena, QN_KEY_ROOT "%s}:" QN_KEY_GROUP, counting->queue);
-    size_t size = prefix == NULL ? 0 : strlen(prefix);
-    return size > 0 && strncmp(key, prefix, size) == 0 ? key + size : NULL;
+    return qn_str_starts_with(key, prefix) ? key + strlen(prefix) : NULL;
 }
 
 static quern_status read_set_names(struct counting *counting, struct qn_names *ret_names,
@@ -196,13 +194,15 @@ static quern_status read_set_names(struct counting *counting, struct qn_names *r
     if (status == QUERN_OK) {
         status = reply_or_nothing(&pipeline, 0, &reply, err);
     }
+    const char *prefix =
+        qn_arena_printf(counting->arena, QN_KEY_ROOT "%s}:" QN_KEY_GROUP, counting->queue);
     if (status == QUERN_OK) {
         count = reply->type == QN_REPLY_ARRAY ? reply->count : 0;
         names = qn_arena_alloc(counting->arena, (count + 1) * sizeof *names);
-        status = names == NULL ? qn_error_nomem(err) : QUERN_OK;
+        status = names == NULL || prefix == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        const char *name = set_name(counting, qn_reply_text(qn_reply_at(reply, i)));
+        const char *name = set_name(prefix, qn_reply_text(qn_reply_at(reply, i)));
         if (name != NULL) {
             names[used] = qn_arena_strdup(counting->arena, name);
             status = names[used++] == NULL ? qn_error_nomem(err) : QUERN_OK;

@@ -256,7 +256,9 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     if (status == QUERN_OK && (self.counters.wake || self.known)) {
         qn_waiters_wake(sqlite);
     }
-    self.counters.ends.all = self.known; /* the first request named them, or died before */
+    if (self.known) {
+        self.counters.ends.all = true; /* the first request named them, or died before */
+    }
     if (status == QUERN_OK) {
         qn_waiters_report_ends(sqlite, &self.counters.ends);
     }

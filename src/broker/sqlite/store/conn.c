@@ -238,8 +238,8 @@ quern_status qn_conn_fail(struct qn_conn *conn, int code, quern_error *err)
                          : status == QUERN_E_CORRUPT
                              ? "; keep a copy, then try .recover of the sqlite3 shell"
                          : status == QUERN_E_TIMEOUT ? ": it took too long; try quern doctor"
-                         : status == QUERN_E_BUSY    ? " (by another process; try again)"
-                                                     : "";
+                         : status == QUERN_E_BUSY ? " (by another process or connection; try again)"
+                                                  : "";
     return qn_error_set(err, status, "sqlite %s%s: %s%s%s%s", cut ? "..." : "",
                         cut ? conn->path + size - PATH_SHOWN_MAX : conn->path, words,
                         system_error != 0 ? ": " : "",

@@ -86,7 +86,7 @@ static bool open_directory(const struct qn_sqlite *self, struct qn_sockets *sock
 }
 
 /* Locked before there are sockets, so that no sender takes them for those of a dead process. */
-static bool make_lock(struct qn_sockets *sockets)
+static bool make_lock(const struct qn_sqlite *self, struct qn_sockets *sockets)
 {
     char name[QN_WAITER_ID_SIZE + 8];
     struct qn_random random;
@@ -97,12 +97,13 @@ static bool make_lock(struct qn_sockets *sockets)
     sockets->lock_fd =
         openat(sockets->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     return sockets->lock_fd >= 0 && fchmod(sockets->lock_fd, 0600) == 0 &&
-           flock(sockets->lock_fd, LOCK_EX | LOCK_NB) == 0;
+           flock(sockets->lock_fd, LOCK_EX | LOCK_NB) == 0 &&
+           give_to_owner(self, sockets->dir_fd, name);
 }
 
 bool qn_sockets_open(const struct qn_sqlite *self, struct qn_sockets *sockets, bool makes)
 {
-    return open_directory(self, sockets, makes) && make_lock(sockets);
+    return open_directory(self, sockets, makes) && make_lock(self, sockets);
 }
 
 /* Only we and the owner of the file may send to it, regardless of the umask. */
@@ -152,12 +153,13 @@ bool qn_sockets_note_lost(int dir_fd, const char *id)
     struct stat info;
     (void)snprintf(name, sizeof name, "%s.lock", id);
     int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool noted = fd >= 0 && fstat(fd, &info) == 0 && info.st_size > 0;
+    /* With one name, so that the owner of the directory cannot make root write elsewhere. */
+    bool is_lock = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1;
+    bool noted = is_lock && info.st_size == 0 && ftruncate(fd, 1) == 0;
     if (fd >= 0) {
-        noted = noted || ftruncate(fd, 1) != 0; /* then only the client's own reads help */
         (void)close(fd);
     }
-    return fd >= 0 && !noted;
+    return noted;
 }
 
 bool qn_sockets_take_lost(const struct qn_sockets *sockets)

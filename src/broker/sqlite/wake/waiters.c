@@ -4,13 +4,14 @@
  * Each waiter has two datagram sockets and a lock file in the directory beside the file. A sender
  * lists the directory once and then only checks whether it has changed; it never creates anything
  * there. A socket that refuses belongs to a process that died, if its lock file can be locked: then
- * the three are removed. A full socket belongs to a process that has not read its wake-ups yet: it
+ * they are removed. A full socket belongs to a process that has not read its wake-ups yet: it
  * will. A failed send is no error, since every waiter polls each second.
  *
  * The ends of tasks are messages that differ, so one that finds a full socket leaves a note: the
  * receiver checks for it each time that its socket is empty. As it may have done so just before,
  * the sender then tries once more, now with a message that means any task. It does so on a new
- * socket of its own, since what other receivers have not read yet fills the old one, too.
+ * socket of its own, since what other receivers have not read yet fills the old one, too. Wake-ups
+ * and cancellations go through another one.
  *
  * In memory each waiter has two pairs of sockets instead, and is an element of a list. */
 #include "broker/sqlite/wake/waiters.h"
@@ -42,6 +43,7 @@ void qn_waiters_init(struct qn_waiters *waiters)
     pthread_mutex_init(&waiters->mutex, NULL);
     waiters->dir_fd = -1;
     waiters->send_fd = -1;
+    waiters->ends_fd = -1;
 }
 
 static int64_t ns_of(struct timespec at)
@@ -107,6 +109,16 @@ static void list_directory(struct qn_waiters *waiters, int64_t mtime_ns)
     }
 }
 
+static int *fd_for(struct qn_waiters *waiters, char kind)
+{
+    return kind == 'e' ? &waiters->ends_fd : &waiters->send_fd;
+}
+
+static int new_socket(void)
+{
+    return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
 /* Brings the lists up to date. NULL: no process waits for this kind. */
 static const struct qn_waiter_ids *refresh(struct qn_sqlite *self, char kind)
 {
@@ -128,10 +140,11 @@ static const struct qn_waiter_ids *refresh(struct qn_sqlite *self, char kind)
     if (waiters->changed_at_ns != ns_of(info.st_mtim)) {
         list_directory(waiters, ns_of(info.st_mtim));
     }
-    if (ids->count > 0 && waiters->send_fd < 0) {
-        waiters->send_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int *fd = fd_for(waiters, kind);
+    if (ids->count > 0 && *fd < 0) {
+        *fd = new_socket();
     }
-    return ids->count > 0 && waiters->send_fd >= 0 ? ids : NULL;
+    return ids->count > 0 && *fd >= 0 ? ids : NULL;
 }
 
 /* Its process died without removing them, if its lock is free. */
@@ -205,22 +218,21 @@ static void send_in_memory(struct qn_memory *memory, char kind, struct qn_bytes 
     pthread_mutex_unlock(&memory->sockets_mutex);
 }
 
-static ssize_t send_to(const struct qn_waiters *waiters, const struct sockaddr_un *address,
-                       struct qn_bytes message)
+static ssize_t send_to(int fd, const struct sockaddr_un *address, struct qn_bytes message)
 {
-    return sendto(waiters->send_fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL,
+    return sendto(fd, message.data, message.size, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (const struct sockaddr *)(const void *)address, sizeof *address);
 }
 
 static void note_lost(struct qn_waiters *waiters, const char *id, const struct sockaddr_un *address)
 {
     if (qn_sockets_note_lost(waiters->dir_fd, id)) {
-        int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int fd = new_socket();
         if (fd >= 0) {
-            (void)close(waiters->send_fd);
-            waiters->send_fd = fd;
+            (void)close(waiters->ends_fd);
+            waiters->ends_fd = fd;
         }
-        (void)send_to(waiters, address, any_end);
+        (void)send_to(waiters->ends_fd, address, any_end);
     }
 }
 
@@ -233,7 +245,7 @@ static void send_to_files(struct qn_sqlite *self, char kind, struct qn_bytes mes
     for (size_t i = 0; ids != NULL && i < ids->count; i++) {
         struct sockaddr_un address;
         qn_sockets_address(waiters->dir_fd, ids->items[i], name, &address);
-        ssize_t sent = send_to(waiters, &address, message);
+        ssize_t sent = send_to(*fd_for(waiters, kind), &address, message);
         if (sent < 0 && errno == ECONNREFUSED) {
             remove_stale(waiters, ids->items[i]);
         } else if (sent < 0 && errno == ENOENT) {
@@ -298,10 +310,8 @@ void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id
 void qn_waiters_finish(struct qn_waiters *waiters)
 {
     close_directory(waiters);
-    if (waiters->send_fd >= 0) {
-        (void)close(waiters->send_fd);
-        waiters->send_fd = -1;
-    }
+    qn_sockets_close_fd(&waiters->send_fd);
+    qn_sockets_close_fd(&waiters->ends_fd);
     qn_free(waiters->workers.items);
     qn_free(waiters->watchers.items);
     pthread_mutex_destroy(&waiters->mutex);
