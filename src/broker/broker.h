@@ -256,8 +256,10 @@ struct qn_exchange_reply {
     struct qn_leased **runs;  /* the caller's array of `room`; by queue, FIFO within a queue; the
                                * caller frees each with qn_leased_free */
     size_t run_count;
-    size_t late_count; /* tasks past their deadline that were archived instead of leased */
-    bool more;         /* it ended early, and there may be more to lease: exchange again at once */
+    /* Tasks past their deadline that were archived instead of leased. On Redis, after a reply was
+     * lost, the repeat does not know those of the first request: they are not counted. */
+    size_t late_count;
+    bool more; /* it ended early, and there may be more to lease: exchange again at once */
 };
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - looks a task up, and waits until it is over.
+/* wait.c - looks a task up, and waits until it has ended.
  *
  * The broker is asked for notices of the task (qn_broker_watch), the task is read, and the thread
  * sleeps until a notice names it, so that the end is seen at once and a wait costs nothing

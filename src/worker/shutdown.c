@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* shutdown.c - how a worker ends: nothing is lost, no retry is used up.
  *
- * 1. fetch no more, give back runs that have not started, let the rest finish (shutdown_timeout_ms)
+ *   1. fetch no more, give back runs that have not started, and let the rest finish
+ *      (shutdown_timeout_ms)
  *   2. cancel what still runs, and give it a moment
  *   3. give it up: its task goes back to its queue, and what its handler returns later is ignored
  *   4. wait until the broker has confirmed all of that, or until it is clear that it does not

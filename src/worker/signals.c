@@ -100,7 +100,7 @@ void qn_signals_wake_all(struct quern_worker *worker)
     qn_signals_wake_keeper(worker);
     signals->leases_signalled = true;
     (void)pthread_cond_broadcast(&signals->leases_cond);
-    /* Without a mark: these two check the state of the worker and at their backoff. */
+    /* Without a mark: these two check the worker's state and their backoff when they wake. */
     (void)pthread_cond_broadcast(&signals->second_cond);
     (void)pthread_cond_broadcast(&signals->listener_cond);
 }

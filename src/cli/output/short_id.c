@@ -34,8 +34,8 @@ static size_t size_min(const char *id, bool is_all)
     return is_all ? RANDOM_SIZE : RANDOM_SIZE_SAFE;
 }
 
-/* How many characters two ids have in common; 0 for the same id twice, which no size distinguishes.
- * */
+/* How many characters two ids have in common at the start; 0 for the same id twice, which no size
+ * distinguishes. */
 static size_t common_size(const char *left, const char *right)
 {
     size_t size = 0;

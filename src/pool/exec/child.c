@@ -13,8 +13,10 @@
  * of the progress at once. When memory runs out while output is read, the output is cut; the run
  * continues.
  *
- * Progress is for display only. A child that writes PROGRESS_SIZE_MAX of it within PROGRESS_MS is
- * not read until that time is over, so that the thread does not work for it all the time. */
+ * Progress is for display only. When a child has written PROGRESS_SIZE_MAX bytes of it within
+ * PROGRESS_MS, no more of it is read until that time has passed: who floods it has to wait. Only
+ * bytes are limited, so a child that writes little at a time, without a pause, keeps this thread
+ * reading. */
 #include "pool/exec/child.h"
 
 #include <errno.h>
