@@ -185,6 +185,18 @@ class task_info_view
         const void *data = quern_task_info_result(info_, &size);
         return detail::bytes(data, size);
     }
+    /* Names and values; copies, as a task to enqueue has them. */
+    std::vector<std::pair<std::string, std::string>> headers() const
+    {
+        const quern_header *first = quern_task_info_headers(info_);
+        const std::size_t count = quern_task_info_header_count(info_);
+        std::vector<std::pair<std::string, std::string>> out;
+        out.reserve(count);
+        for (std::size_t i = 0; i < count; i++) {
+            out.emplace_back(first[i].name, first[i].value);
+        }
+        return out;
+    }
     std::string_view error() const noexcept
     {
         return quern_task_info_error(info_);
@@ -212,6 +224,10 @@ class task_info_view
     std::int64_t retry_max() const noexcept
     {
         return quern_task_info_retry_max(info_);
+    }
+    quern_retry_policy retry() const noexcept
+    {
+        return quern_task_info_retry(info_);
     }
     std::int64_t crash_count() const noexcept
     {

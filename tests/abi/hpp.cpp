@@ -108,6 +108,33 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(quern::worker::open("redis//x", std::move(mux), {}, worker, err) == QUERN_E_INVALID);
 }
 
+static void a_copied_task_keeps_headers_and_policy(const std::string &url)
+{
+    quern::client client(url);
+    quern::inspector inspector(url);
+    quern::task task = task_of("copied");
+    task.delay = 1h;
+    CHECK(client.enqueue(task).headers().empty());
+    task.headers = {{"lang", "de"}, {"empty", ""}};
+    task.retry = QUERN_BACKOFF_EXPONENTIAL(500, 9000);
+    const quern::task_info first = client.enqueue(task);
+    CHECK(first.headers() == task.headers);
+
+    quern::task copy = task_of("copied");
+    copy.delay = 1h;
+    copy.headers = first.headers();
+    copy.retry = first.retry();
+    const std::string id(client.enqueue(copy).id());
+    const quern::task_info second = inspector.task("", id);
+    CHECK(id != first.id() && second.headers() == task.headers);
+    CHECK(second.retry().kind == task.retry.kind && second.retry().base_ms == 500);
+    CHECK(second.retry().cap_ms == 9000);
+    quern_task_filter scheduled{};
+    scheduled.queue = "default";
+    scheduled.state = QUERN_TASK_SCHEDULED;
+    CHECK(inspector.act_all(QUERN_ACTION_DELETE, scheduled) == 3);
+}
+
 static void exceptions_become_retries(const std::string &url)
 {
     quern::client client(url);
@@ -196,6 +223,7 @@ int main(int argc, char **argv)
 {
     CHECK(argc == 2);
     errors_are_thrown_or_returned(argv[1]);
+    a_copied_task_keeps_headers_and_policy(argv[1]);
     exceptions_become_retries(argv[1]);
     lambdas_keep_what_they_capture(argv[1]);
     return 0;
