@@ -2,10 +2,8 @@
 # quern.hpp keeps its promises as C++17 and as C++20 (hpp.cpp, which the build compiles without a
 # warning); each of its parts compiles alone.
 set -eu
-if [ -z "$CXX" ]; then
-    echo "no C++ compiler"
-    exit 0
-fi
+. "$QUERN_SOURCE/tests/lib_test.sh"
+[ -n "$CXX" ] || skip "no C++ compiler"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
