@@ -223,6 +223,16 @@ done
     printf '    end)\nend\n'
 } >"$root/tree/src/base/long.lua"
 {
+    printf 'local function noted(a, b, c, d, e, f) -- note\nend\n'
+    printf 'local function short(a, b, c, d, e, f) return a end\n'
+    printf 'local inner = call(a - 1, function(a, b, -- c\n    d)\n'
+    printf "    local text = 'end' -- end\n"
+    lines 67 '    if a then call() end'
+    printf 'end)\nlocal function five_noted(a, b, c, d, e) -- f, function(a, b, c, d, e, f)\nend\n'
+} >"$root/tree/src/base/heads.lua"
+printf '# %s\n' "$(lines 99 x | tr -d '\n')" >"$root/tree/CMakeLists.txt"
+printf 'set(a b)\n# %s\n' "$(lines 99 x | tr -d '\n')" >"$root/tree/tests/unit/CMakeLists.txt"
+{
     printf '%s words\n\n```\n%s words\n```\n' "$(lines 95 x | tr -d '\n')" \
         "$(lines 95 x | tr -d '\n')"
     printf '| a | b |\n|---|---|\n| 1 | `x\\|y` |\n| 1 | 2 | 3 |\n\n'
@@ -233,6 +243,9 @@ names check_lengths "src/base/long.c:1: long_one has 71 lines" "src/base/file.h:
     "src/base/wide_one.c:12: quern_six has 6 parameters" \
     "src/base/long.lua:1: long_one has 71 lines" \
     "src/base/long.lua:73: table.six has 6 parameters" "src/base/long.lua:76: t['x'] has 71 lines" \
+    "src/base/heads.lua:1: noted has 6 parameters" "src/base/heads.lua:3: short has 6 parameters" \
+    "src/base/heads.lua:4: function has 71 lines" \
+    "CMakeLists.txt:1: line has 101 columns" "tests/unit/CMakeLists.txt:2: line has 101 columns" \
     "src/base/either.c:7: f has #ifdef X inside" \
     "tests/unit/full: folder has 25 files" \
     "docs/page.md:1: line has 101 columns" "docs/page.md:9: row has 3 columns, the table 2" \
