@@ -18,7 +18,8 @@ clean_tree()
     rm -rf "$root/tree"
     mkdir -p "$root/tree/src/base" "$root/tree/src/client" "$root/tree/src/broker/sqlite" \
         "$root/tree/include/quern" "$root/tree/examples" "$root/tree/tests/unit"
-    plant include/quern/client.h '/* quern/client.h - text. */' '#include "quern/task.h"'
+    plant include/quern/client.h '/* quern/client.h - text. */' '#ifndef QUERN_CLIENT_H' \
+        '#define QUERN_CLIENT_H' '#include "quern/task.h"' '#endif'
     plant src/client/client.c '/* client.c - text. */' '#include <stdio.h>' '' \
         '#include "base/error.h"'
 }
@@ -269,8 +270,13 @@ source()
 }
 plant src/base/other.c '/* another.c - something. */'
 plant src/base/other.h '/* other.h - something. */' '#ifndef QN_OTHER_H'
-plant src/base/right.h '/* right.h - something. */' '#ifndef QN_BASE_RIGHT_H'
-plant include/quern/other.h '/* other.h - something. */'
+plant src/base/right.h '/* right.h - something. */' '#ifndef QN_BASE_RIGHT_H' \
+    '#define QN_BASE_RIGHT_H'
+plant src/base/half.h '/* half.h - something. */' '#ifndef QN_BASE_HALF_H' '#define QN_BASE_HALVE_H'
+plant include/quern/other.h '/* other.h - something. */' '#ifndef QUERN_OTHER_H' \
+    '#define QUERN_OTHER_H'
+plant include/quern/another.hpp '/* quern/another.hpp - text. */' '#ifndef QUERN_ANOTHER_H' \
+    '#define QUERN_ANOTHER_H'
 printf 'return 1\n' >"$root/tree/src/base/other.lua"
 source src/client/inherited.c 'void f(void) { pipe(fds); pipe2(fds, 0); }'
 source src/base/heap.c 'void *block = malloc(3);'
@@ -283,6 +289,8 @@ source src/client/date.c 'void f(void) { timespec_get(&now, TIME_UTC); }'
 source src/base/unsafe.c 'void f(void) { atoll(text); }'
 source src/base/fnv.c 'h = h * 0x100000001B3;'
 source src/client/key.c 'const char *key = "asynq:workers";'
+printf '%s\n' '-- key.lua - text.' "call('PUBLISH', 'asynq:cancel')" "error('asynq: a text')" \
+    >"$root/tree/src/base/key.lua"
 source src/client/asks.c 'const char *home = getenv("HOME");'
 plant tests/unit/test_nap.c 'void f(void) { usleep(10); }'
 source src/base/slashes.c 'int a; // no'
@@ -297,7 +305,9 @@ printf '%s\n' '-- riddle.lua - text.' '-- Writes nothing: malloc() is fine here.
     '-- a lock that some''body holds' >"$root/tree/src/broker/redis/run/riddle.lua"
 source src/base/fine.c 'const char *url = "http://x // malloc(3)";'
 echo 'int a;' >"$root/tree/src/base/unlicensed.c"
-names check_words "src/base/other.c:2: starts with" "src/base/other.h:1: its guard is" \
+names check_words "src/base/other.c:2: starts with" "src/base/other.h:3: its guard is" \
+    "src/base/half.h:3: its guard is QN_BASE_HALF_H" src/base/key.lua:2: \
+    "include/quern/another.hpp:3: its guard is QUERN_ANOTHER_HPP" \
     "include/quern/other.h:2: starts with" "src/base/other.lua:1: starts with" \
     src/client/inherited.c:3: \
     src/base/heap.c:3: src/client/speak.c:3: src/client/quit.c:3: \
@@ -306,8 +316,8 @@ names check_words "src/base/other.c:2: starts with" "src/base/other.h:1: its gua
     src/client/asks.c:3: tests/unit/test_nap.c:2: src/base/slashes.c:3: src/base/later.c:3: \
     src/base/wrong_word.c:3: src/base/unlicensed.c:1: \
     src/base/riddle.c:3: src/broker/redis/run/riddle.lua:3: src/base/old_word.c:3: docs/page.md:1:
-if grep -q -e fine.c -e right.h -e diary.md -e speak.c:4: -e shared.c:4: -e riddle.lua:1: \
-    -e riddle.lua:2: "$root/said"; then
+if grep -q -e fine.c -e right.h -e key.lua:3: -e quern/other.h:3: -e diary.md -e speak.c:4: \
+    -e shared.c:4: -e riddle.lua:1: -e riddle.lua:2: "$root/said"; then
     fail "check_words looks into comments and strings where it should not"
 fi
 
