@@ -16,26 +16,10 @@
 
 #include "base/clock.h"
 #include "base/memory/alloc.h"
+#include "lib_child.h"
 #include "lib_test.h"
 
 #define MIB ((size_t)1 << 20)
-
-static struct qn_child_spec command(const char *text)
-{
-    return (struct qn_child_spec){.command = text,
-                                  .stdout_size_max = 4096,
-                                  .stderr_size_max = 256,
-                                  .kill_after_ms = 5000,
-                                  .cancel_fd = -1};
-}
-
-static struct qn_child_end run(const struct qn_child_spec *spec)
-{
-    struct qn_child_end end;
-    quern_error error = {0};
-    assert_ok(qn_child_run(spec, &end, &error), error);
-    return end;
-}
 
 static void exit_codes_are_reported(void **state)
 {
@@ -44,8 +28,8 @@ static void exit_codes_are_reported(void **state)
     for (size_t i = 0; i < TEST_COUNT(codes); i++) {
         char text[32];
         (void)snprintf(text, sizeof text, "exit %d", codes[i]);
-        struct qn_child_spec spec = command(text);
-        struct qn_child_end end = run(&spec);
+        struct qn_child_spec spec = lib_child_spec(text);
+        struct qn_child_end end = lib_child_run(&spec);
         assert_true(end.exited);
         assert_int_equal(end.code, codes[i]);
         assert_false(end.cancelled);
@@ -58,7 +42,7 @@ static int run_without_a_process_for_the_shell(void)
 {
     const uid_t uid = 54321;
     const struct rlimit limit = {.rlim_cur = 2, .rlim_max = 2};
-    struct qn_child_spec spec = command("true");
+    struct qn_child_spec spec = lib_child_spec("true");
     struct qn_child_end end;
     quern_error error = {0};
     if (setresuid(uid, uid, uid) != 0 || setrlimit(RLIMIT_NPROC, &limit) != 0) {
@@ -87,8 +71,8 @@ static void a_command_whose_shell_gets_no_process_did_not_run(void **state)
 static void a_missing_command_is_127(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("/no/such/program");
-    struct qn_child_end end = run(&spec);
+    struct qn_child_spec spec = lib_child_spec("/no/such/program");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_true(end.exited);
     assert_int_equal(end.code, 127);
     assert_non_null(strstr(qn_buf_text(&end.stderr_text), "not found"));
@@ -98,8 +82,8 @@ static void a_missing_command_is_127(void **state)
 static void death_by_a_signal_is_reported(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("kill -SEGV $$");
-    struct qn_child_end end = run(&spec);
+    struct qn_child_spec spec = lib_child_spec("kill -SEGV $$");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_false(end.exited);
     assert_int_equal(end.signal, SIGSEGV);
     assert_false(end.cancelled);
@@ -113,11 +97,11 @@ static void input_and_environment_arrive_and_output_comes_back(void **state)
     setenv("CHILD_TEST_BOTH", "old", 1);
     static const char *const environment[] = {"CHILD_TEST_BOTH=new", "CHILD_TEST_MORE=a b", NULL};
     struct qn_child_spec spec =
-        command("cat; printf %s \" $CHILD_TEST_OURS $CHILD_TEST_BOTH $CHILD_TEST_MORE\"");
+        lib_child_spec("cat; printf %s \" $CHILD_TEST_OURS $CHILD_TEST_BOTH $CHILD_TEST_MORE\"");
     spec.environment = environment;
     spec.input = "one\0two";
     spec.input_size = 7;
-    struct qn_child_end end = run(&spec);
+    struct qn_child_end end = lib_child_run(&spec);
     assert_int_equal(end.output.size, 7 + strlen(" kept new a b"));
     assert_memory_equal(end.output.data, "one\0two kept new a b", end.output.size);
     assert_int_equal(end.stdout_dropped, 0);
@@ -127,8 +111,8 @@ static void input_and_environment_arrive_and_output_comes_back(void **state)
 static void huge_output_is_cut_and_the_child_runs_on(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("head -c 10485760 /dev/zero; exit 3");
-    struct qn_child_end end = run(&spec);
+    struct qn_child_spec spec = lib_child_spec("head -c 10485760 /dev/zero; exit 3");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_int_equal(end.code, 3);
     assert_int_equal(end.output.size, 4096);
     assert_true(end.stdout_dropped > 0);
@@ -138,8 +122,8 @@ static void huge_output_is_cut_and_the_child_runs_on(void **state)
 static void the_last_bytes_of_stderr_are_kept(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("seq 100000 >&2; printf end >&2");
-    struct qn_child_end end = run(&spec);
+    struct qn_child_spec spec = lib_child_spec("seq 100000 >&2; printf end >&2");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_int_equal(end.stderr_text.size, 256);
     const char *text = qn_buf_text(&end.stderr_text);
     assert_string_equal(text + 256 - strlen("99999\n100000\nend"), "99999\n100000\nend");
@@ -153,10 +137,10 @@ static void a_child_that_reads_nothing_does_not_block_us(void **state)
     assert_non_null(input);
     static const char *const commands[] = {"exit 0", "exec 0<&-; head -c 200000 /dev/zero"};
     for (size_t i = 0; i < TEST_COUNT(commands); i++) {
-        struct qn_child_spec spec = command(commands[i]);
+        struct qn_child_spec spec = lib_child_spec(commands[i]);
         spec.input = input;
         spec.input_size = 5 * MIB;
-        struct qn_child_end end = run(&spec);
+        struct qn_child_end end = lib_child_run(&spec);
         assert_true(end.exited);
         assert_int_equal(end.code, 0);
         qn_child_end_finish(&end);
@@ -169,10 +153,10 @@ static void a_child_that_writes_before_it_reads_gets_all_input(void **state)
     (void)state;
     char *input = qn_alloc_zero(1, 5 * MIB);
     assert_non_null(input);
-    struct qn_child_spec spec = command("head -c 1000000 /dev/zero; wc -c >&2");
+    struct qn_child_spec spec = lib_child_spec("head -c 1000000 /dev/zero; wc -c >&2");
     spec.input = input;
     spec.input_size = 5 * MIB;
-    struct qn_child_end end = run(&spec);
+    struct qn_child_end end = lib_child_run(&spec);
     assert_string_equal(qn_buf_text(&end.stderr_text), "5242880\n");
     qn_child_end_finish(&end);
     qn_free(input);
@@ -212,12 +196,12 @@ static struct qn_child_end run_and_abandon(const char *text, int64_t kill_after_
         .cancel_fd = eventfd(0, EFD_CLOEXEC),
     };
     pthread_create(&canceller.thread, NULL, cancel_when_ready, &canceller);
-    struct qn_child_spec spec = command(text);
+    struct qn_child_spec spec = lib_child_spec(text);
     spec.environment = environment;
     spec.cancel_fd = canceller.cancel_fd;
     spec.kill_after_ms = kill_after_ms;
     spec.abandoned = abandoned;
-    struct qn_child_end end = run(&spec);
+    struct qn_child_end end = lib_child_run(&spec);
     pthread_join(canceller.thread, NULL);
     close(canceller.ready_fd);
     close(canceller.cancel_fd);
@@ -294,8 +278,8 @@ static void a_child_whose_run_was_given_up_is_killed_at_once(void **state)
 static void what_is_left_of_the_group_dies_with_the_child(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("sleep 1000 & echo started");
-    struct qn_child_end end = run(&spec); /* would wait 1000 s for the end of the pipe */
+    struct qn_child_spec spec = lib_child_spec("sleep 1000 & echo started");
+    struct qn_child_end end = lib_child_run(&spec); /* would wait 1000 s for the end of the pipe */
     assert_int_equal(end.code, 0);
     assert_string_equal(qn_buf_text(&end.output), "started\n");
     qn_child_end_finish(&end);
@@ -307,8 +291,8 @@ static void strangers_that_hold_the_pipes_are_not_waited_for(void **state)
     /* head ends the command once the stranger, in a session of its own, has written its pid; it
      * keeps our stderr open. */
     struct qn_child_spec spec =
-        command("{ setsid sh -c 'echo $$ >&3; exec sleep 1000' 3>&1 >&2 & } | head -1");
-    struct qn_child_end end = run(&spec);
+        lib_child_spec("{ setsid sh -c 'echo $$ >&3; exec sleep 1000' 3>&1 >&2 & } | head -1");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_int_equal(end.code, 0);
     pid_t stranger = (pid_t)strtol(qn_buf_text(&end.output), NULL, 10);
     assert_true(stranger > 1);
@@ -321,10 +305,10 @@ static void a_program_without_stdin_can_run_children(void **state)
     (void)state;
     int saved = dup(STDIN_FILENO);
     close(STDIN_FILENO);
-    struct qn_child_spec spec = command("cat; ls /proc/self/fd | wc -l");
+    struct qn_child_spec spec = lib_child_spec("cat; ls /proc/self/fd | wc -l");
     spec.input = "in\n";
     spec.input_size = 3;
-    struct qn_child_end end = run(&spec);
+    struct qn_child_end end = lib_child_run(&spec);
     assert_string_equal(qn_buf_text(&end.output), "in\n4\n"); /* 0, 1, 2 and that of ls */
     qn_child_end_finish(&end);
     if (saved >= 0) {
@@ -346,8 +330,8 @@ static void a_child_starts_with_default_signals(void **state)
     sigaction(SIGUSR1, &ignore, &old);
     /* Signals 1 to 28; make leaves 32 and 33 ignored, which glibc keeps for itself. */
     struct qn_child_spec spec =
-        command("sed -nE 's/^Sig(Blk|Ign):.*(.{7})$/\\1 \\2/p' /proc/self/status");
-    struct qn_child_end end = run(&spec);
+        lib_child_spec("sed -nE 's/^Sig(Blk|Ign):.*(.{7})$/\\1 \\2/p' /proc/self/status");
+    struct qn_child_end end = lib_child_run(&spec);
     sigaction(SIGUSR1, &old, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     assert_string_equal(qn_buf_text(&end.output), "Blk 0000000\nIgn 0000000\n");
@@ -360,7 +344,7 @@ static void no_command_starts_with_too_large_an_environment(void **state)
     static char huge[300000]; /* the kernel takes 128 KiB for one variable */
     memset(huge, 'x', sizeof huge - 1);
     setenv("CHILD_TEST_HUGE", huge, 1);
-    struct qn_child_spec spec = command("true");
+    struct qn_child_spec spec = lib_child_spec("true");
     spec.stderr_size_max = 1; /* where it is reported */
     struct qn_child_end end;
     quern_error error = {0};

@@ -7,25 +7,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "lib_child.h"
 #include "lib_test.h"
-#include "pool/exec/child.h"
-
-static struct qn_child_spec command(const char *text)
-{
-    return (struct qn_child_spec){.command = text,
-                                  .stdout_size_max = 4096,
-                                  .stderr_size_max = 256,
-                                  .kill_after_ms = 5000,
-                                  .cancel_fd = -1};
-}
-
-static struct qn_child_end run(const struct qn_child_spec *spec)
-{
-    struct qn_child_end end;
-    quern_error error = {0};
-    assert_ok(qn_child_run(spec, &end, &error), error);
-    return end;
-}
 
 struct received {
     char last[16]; /* bytes */
@@ -44,11 +27,11 @@ static void receive(const char *data, size_t size, void *user)
 
 static struct qn_child_end run_with_progress(const char *text, struct received *received)
 {
-    struct qn_child_spec spec = command(text);
+    struct qn_child_spec spec = lib_child_spec(text);
     memset(received, 0, sizeof *received);
     spec.on_progress = receive;
     spec.user = received;
-    return run(&spec);
+    return lib_child_run(&spec);
 }
 
 static void descriptor_3_brings_progress(void **state)
@@ -68,8 +51,8 @@ static void descriptor_3_brings_progress(void **state)
 static void a_child_without_progress_has_no_descriptor_3(void **state)
 {
     (void)state;
-    struct qn_child_spec spec = command("{ true >&3; } 2>/dev/null || echo none");
-    struct qn_child_end end = run(&spec);
+    struct qn_child_spec spec = lib_child_spec("{ true >&3; } 2>/dev/null || echo none");
+    struct qn_child_end end = lib_child_run(&spec);
     assert_string_equal(qn_buf_text(&end.output), "none\n");
     qn_child_end_finish(&end);
 }
@@ -124,11 +107,11 @@ static void a_flood_of_progress_does_not_delay_a_cancellation(void **state)
     (void)state;
     struct received received = {0};
     int cancel_fd = eventfd(1, EFD_CLOEXEC);
-    struct qn_child_spec spec = command("exec yes >&3");
+    struct qn_child_spec spec = lib_child_spec("exec yes >&3");
     spec.on_progress = receive;
     spec.user = &received;
     spec.cancel_fd = cancel_fd;
-    struct qn_child_end end = run(&spec);
+    struct qn_child_end end = lib_child_run(&spec);
     assert_true(end.cancelled);
     assert_int_equal(end.signal, SIGTERM);
     qn_child_end_finish(&end);

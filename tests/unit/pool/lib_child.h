@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* lib_child.h - a shell command as a child, for the tests of its ends and of its progress. */
+#ifndef TESTS_UNIT_POOL_LIB_CHILD_H
+#define TESTS_UNIT_POOL_LIB_CHILD_H
+
+#include "pool/exec/child.h"
+
+/* 4096 bytes of stdout, 256 of stderr, 5 s after a cancellation, and nothing that cancels it. */
+struct qn_child_spec lib_child_spec(const char *command);
+/* It must have been started; then qn_child_end_finish. */
+struct qn_child_end lib_child_run(const struct qn_child_spec *spec);
+
+#endif
