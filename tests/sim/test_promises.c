@@ -66,26 +66,37 @@ static void a_seed_replays(void **state)
     }
 }
 
-static bool is_something_missing(void)
+static uint64_t seed_count(void)
 {
-    return sim_world_missing() != NULL || sim_faults_missing() != NULL;
+    return test_full() ? SEEDS_FULL : SEEDS;
 }
 
 static void every_promise_holds_in_every_seed(void **state)
 {
     (void)state;
-    uint64_t last = test_full() ? SEEDS_FULL : SEEDS;
-    for (uint64_t seed = 1; seed <= last; seed++) {
+    for (uint64_t seed = 1; seed <= seed_count(); seed++) {
         run_seed(seed, "every_promise_holds_in_every_seed");
     }
-    /* Some events are rare, and a change of the library makes other worlds of the same seeds. */
-    for (uint64_t seed = last + 1; is_something_missing() && seed <= 3 * last; seed++) {
+}
+
+static const char *something_missing(void)
+{
+    return sim_world_missing() != NULL ? sim_world_missing() : sim_faults_missing();
+}
+
+/* Counted over all worlds so far. Some events are rare, and a change of the library makes other
+ * worlds of the same seeds: so there are more seeds until nothing is missing. A test of its own:
+ * a planted fault is caught by a promise that it breaks, not by an event that it prevents. */
+static void every_event_has_happened(void **state)
+{
+    (void)state;
+    for (uint64_t seed = seed_count() + 1; something_missing() != NULL && seed <= 3 * seed_count();
+         seed++) {
         run_seed(seed, "every_promise_holds_in_every_seed");
     }
     sim_world_print_summary();
-    if (is_something_missing()) {
-        fail_msg("never: %s",
-                 sim_world_missing() != NULL ? sim_world_missing() : sim_faults_missing());
+    if (something_missing() != NULL) {
+        fail_msg("never: %s", something_missing());
     }
 }
 
@@ -93,6 +104,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_promise_holds_in_every_seed),
+        cmocka_unit_test(every_event_has_happened),
         cmocka_unit_test(a_seed_replays),
     };
     const struct test_group group = {
