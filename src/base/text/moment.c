@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text/decimal.h"
+#include "base/time/civil.h"
 
 #define NS_PER_S (1000 * QN_NS_PER_MS)
 
@@ -49,13 +50,6 @@ static bool read_char(const char **at, const char *allowed)
     return true;
 }
 
-static int days_of_month(int year, int month)
-{
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return month == 2 && leap ? 29 : days[month - 1];
-}
-
 /* "Z", "+01:00" or "-0530" with its colon; in minutes. */
 static bool read_zone(const char **at, int *ret_minutes)
 {
@@ -83,7 +77,7 @@ static bool read_date_and_time(const char **at, struct tm *ret_time)
                  read_digits(at, 2, 0, 23, &time.tm_hour) && read_char(at, ":") &&
                  read_digits(at, 2, 0, 59, &time.tm_min) && read_char(at, ":") &&
                  read_digits(at, 2, 0, 60, &time.tm_sec); /* 60: a leap second */
-    if (!valid || time.tm_mday > days_of_month(time.tm_year, time.tm_mon)) {
+    if (!valid || time.tm_mday > qn_civil_days_of_month(time.tm_year, time.tm_mon)) {
         return false;
     }
     time.tm_year -= 1900;

@@ -13,20 +13,12 @@
 
 #define DISTANCE_SIZE_MAX 64
 
-/* White space as Unicode's White_Space property lists it. */
-static bool is_space(uint32_t code)
-{
-    return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 ||
-           code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
-           code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
-}
-
 bool qn_str_blank(const char *text)
 {
     while (*text != '\0') {
         uint32_t code;
         size_t length = qn_utf8_at(text, &code);
-        if (length == 0 || !is_space(code)) {
+        if (length == 0 || !qn_utf8_is_space(code)) {
             return false;
         }
         text += length;

@@ -111,3 +111,10 @@ bool qn_utf8_is_unsafe(uint32_t code)
     bool is_separator = code == 0x2028 || code == 0x2029;
     return is_control || is_separator || qn_utf8_is_bidi(code);
 }
+
+bool qn_utf8_is_space(uint32_t code)
+{
+    return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 ||
+           code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
+           code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}

@@ -19,5 +19,7 @@ size_t qn_utf8_at(const char *text, uint32_t *ret_code);
 bool qn_utf8_is_unsafe(uint32_t code);
 /* A mark that turns the direction of text (Unicode's Bidi_Control). */
 bool qn_utf8_is_bidi(uint32_t code);
+/* White space as Unicode's White_Space property lists it. */
+bool qn_utf8_is_space(uint32_t code);
 
 #endif
