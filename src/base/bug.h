@@ -90,9 +90,11 @@ enum qn_bug {
     QN_BUG_FORGOTTEN_AT_ONCE = 76, /* the record of a dead worker goes with its last lease */
     QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept although its owner never received it */
     QN_BUG_LOCK_OF_GONE_KEPT = 78, /* the same where its owner has no record any more */
-    /* Time zones */
+    /* Cron expressions and time zones */
+    QN_BUG_STAR_IGNORED = 91,      /* days are those of either field, even if one is a star */
     QN_BUG_ZONE_RULE_IGNORED = 92, /* the last offset of a zone's table holds for ever */
-    QN_BUG_ZONE_PATH_TRUSTED = 93  /* the name of a zone may lead out of its folder */
+    QN_BUG_ZONE_PATH_TRUSTED = 93, /* the name of a zone may lead out of its folder */
+    QN_BUG_SKIPPED_DAY_STAYS = 94  /* the search does not get past a day that a zone skips */
 };
 
 #ifdef QN_SEEDED_BUGS
