@@ -6,6 +6,7 @@
 #include "base/memory/arena.h"
 #include "base/text/buf.h"
 #include "base/text/url.h"
+#include "base/time/zones.h"
 #include "lib_alloc.h"
 #include "lib_test.h"
 #include "message/asynq/asynq.h"
@@ -137,6 +138,18 @@ static quern_status convert_schedule(quern_error *err)
     return status;
 }
 
+static quern_status read_zone(quern_error *err)
+{
+    struct qn_zones zones;
+    const struct qn_zone *zone = NULL;
+    assert_int_equal(qn_zones_init(&zones, TEST_DATA "/zoneinfo", NULL), QUERN_OK);
+    quern_status status = qn_zones_get(&zones, "Europe/Berlin", &zone, err);
+    assert_int_equal(zones.count, status == QUERN_OK ? 1 : 0);
+    assert_true((zone != NULL) == (status == QUERN_OK));
+    qn_zones_finish(&zones);
+    return status;
+}
+
 /* The least number of allocations that each must have had a chance to fail at. */
 static void parts_report_that_memory_is_out_and_change_nothing(void **state)
 {
@@ -145,8 +158,8 @@ static void parts_report_that_memory_is_out_and_change_nothing(void **state)
         part run;
         long allocations_min;
     } parts[] = {
-        {parse_url, 1},    {make_clock, 1},     {prepare_task, 1},
-        {convert_task, 6}, {convert_server, 5}, {convert_schedule, 5},
+        {parse_url, 1},      {make_clock, 1},       {prepare_task, 1}, {convert_task, 6},
+        {convert_server, 5}, {convert_schedule, 5}, {read_zone, 3},
     };
     test_alloc_for_good = false;
     for (size_t i = 0; i < TEST_COUNT(parts); i++) {
