@@ -49,6 +49,24 @@ typedef struct quern_retry_policy {
 #define QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms) {3, 0, (base_ms), (cap_ms)}
 /* clang-format on */
 
+/* How long the lock of a unique task holds it, besides unique_ms. */
+typedef enum quern_unique_until {
+    QUERN_UNIQUE_UNTIL_DONE = 0, /* done, dropped or deleted; an archived one keeps its lock until
+                                     * unique_ms is over */
+    QUERN_UNIQUE_UNTIL_STARTED = 1, /* its first run starts */
+    QUERN_UNIQUE_UNTIL_REMOVED = 2, /* as DONE, and while it is archived, however long */
+    QUERN_UNIQUE_UNTIL_ENDED = 3    /* as DONE, or archived */
+} quern_unique_until;
+
+/* What happens to a task whose lock an equal one holds. */
+typedef enum quern_on_duplicate {
+    QUERN_ON_DUPLICATE_FAIL = 0,    /* QUERN_E_DUPLICATE, with the id of the one that is there */
+    QUERN_ON_DUPLICATE_IGNORE = 1,  /* QUERN_OK, with that id: nothing is stored */
+    QUERN_ON_DUPLICATE_REPLACE = 2, /* QUERN_OK, with that id: if that one waits, it gets this
+                                     * payload and these headers */
+    QUERN_ON_DUPLICATE_DEBOUNCE = 3 /* as REPLACE, and the moment of this one */
+} quern_on_duplicate;
+
 /* Names (types, queues, ids, groups, names of headers) have 1 to 256 bytes of valid UTF-8, are not
  * blank, and contain no control characters and no marks that change the direction of text, which
  * could make one name look like another. */
@@ -71,6 +89,18 @@ typedef struct quern_task {
     const quern_header *headers;
     size_t header_count; /* at most 64, no two with the same name */
     quern_retry_policy retry;
+    const char *unique_key;  /* with unique_ms: tasks of the queue with the same key are equal,
+                             * whatever type and payload they have; NULL: type and payload count; a
+                             * name */
+    int32_t unique_until;    /* a quern_unique_until; with unique_ms */
+    int32_t on_duplicate;    /* a quern_on_duplicate; with unique_ms */
+    const char *limit_key;   /* whose task it is (a customer, a tenant): limits by key count it, and
+                             * the keys of a queue take turns; NULL: none; a name */
+    int64_t start_within_ms; /* archived as expired unless it starts this long after it is due; 0:
+                              * no limit; a Go worker runs it all the same */
+    int32_t priority; /* -100 to 100: of the pending tasks of a queue the highest start first. On
+                       * Redis QUERN_E_UNSUPPORTED unless 0: use queues with weights */
+    int32_t reserved; /* 0 */
 } quern_task;
 
 /* Names and numbers are those of asynq. */

@@ -30,6 +30,11 @@ struct qn_task {
     size_t header_count;
     quern_task_state state; /* where it is stored: scheduled, aggregating or pending */
     int64_t delay_ms;       /* process_at_ms is this long from now; 0: it was given as a moment */
+    int32_t unique_until;   /* a quern_unique_until */
+    int32_t on_duplicate;   /* a quern_on_duplicate */
+    const char *limit_key;  /* NULL: none */
+    int64_t start_by_at_ms; /* archived if it has not started by then; 0: none */
+    int32_t priority;
 };
 
 /* The surroundings in which a new task is prepared. */

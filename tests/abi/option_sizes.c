@@ -24,7 +24,7 @@ SIZE(quern_queue, 16);
 SIZE(quern_queue_info, 232);
 SIZE(quern_retry_policy, 24);
 SIZE(quern_run_report, 48);
-SIZE(quern_task, 144);
+SIZE(quern_task, 184);
 SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_worker_info, 88);
@@ -42,4 +42,6 @@ SIZE(quern_ack, 4);
 SIZE(quern_log_level, 4);
 SIZE(quern_severity, 4);
 SIZE(quern_worker_status, 4);
+SIZE(quern_unique_until, 4);
+SIZE(quern_on_duplicate, 4);
 #endif

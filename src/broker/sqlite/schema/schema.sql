@@ -183,6 +183,16 @@ ALTER TABLE quern_task ADD COLUMN due_boot_ms INTEGER NOT NULL DEFAULT 0;
 DROP INDEX IF EXISTS quern_task_due;
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHERE state IN (3, 4);
 
+-- name: schema_4
+
+-- unique_until: a quern_unique_until. limit_key: whose task it is, for limits and turns. grp_set:
+-- the set in which a task of a group is being aggregated; 0: none.
+ALTER TABLE quern_task ADD COLUMN unique_until INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN grp_set INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN limit_key TEXT;
+
 -- What the migrations come to, to compare a file with when it is opened: making these takes a fifth
 -- of the time. Whether they are right is seen whenever a file is opened for the second time.
 -- name: schema_made
@@ -248,6 +258,11 @@ CREATE TABLE quern_task (
     life_ms         INTEGER NOT NULL DEFAULT 0,
     died_at_ms      INTEGER NOT NULL DEFAULT 0,
     due_boot_ms     INTEGER NOT NULL DEFAULT 0,
+    unique_until    INTEGER NOT NULL DEFAULT 0,
+    priority        INTEGER NOT NULL DEFAULT 0,
+    start_by_at_ms  INTEGER NOT NULL DEFAULT 0,
+    grp_set         INTEGER NOT NULL DEFAULT 0,
+    limit_key       TEXT,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
     CHECK (state <> 7 OR grp IS NOT NULL)
