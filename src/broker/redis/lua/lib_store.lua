@@ -1,0 +1,107 @@
+-- lib_store.lua - stores new tasks in one queue, each whole or not at all.
+--
+-- A batch has: Q, the prefix of the queue; names, the keys of the tasks; ids and messages: behind
+-- which place of ARGV these are; rows: the place of the first row of a task that is more than a
+-- pending one (index, state, at_ms, lock, lock_ms, group, options, as enqueue.lua has them);
+-- results: 'o' stored, 'd' its lock is held, 'c' its id exists; a task that has a result before
+-- store_read is left out; now_s and now_us, of TIME, now_us with six digits.
+--
+-- store_read reads all that store_write will write, so that nothing fails after the first write.
+-- Needs lib_leftovers.lua.
+
+-- Tasks that are neither 'd' nor 'c' afterwards, and had no result before, are to be stored.
+local function store_read(batch)
+    local call, Q, names, results = redis.call, batch.Q, batch.names, batch.results
+    local delayed_count = 0
+    local tasks = {}
+    call('LLEN', Q .. 'pending')
+    for at = batch.rows, #ARGV, 7 do
+        local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
+            lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
+        local i = tonumber(ARGV[at])
+        tasks[i] = row
+        if not results[i] and row.state == 'scheduled' then
+            call('ZCARD', Q .. 'scheduled')
+            call('ZCARD', Q .. 'quern:due')
+            delayed_count = delayed_count + 1
+        elseif not results[i] and row.state == 'aggregating' then
+            call('ZCARD', Q .. 'g:' .. row.group)
+            call('SCARD', Q .. 'groups')
+        end
+    end
+    local seen = {}
+    for i = 1, #names do
+        local lock = tasks[i] and tasks[i].lock or ''
+        if not results[i] then
+            if lock ~= '' and (seen[lock] or call('GET', lock)) then
+                results[i] = 'd'
+            elseif seen[names[i]] or call('EXISTS', names[i]) == 1 then
+                results[i] = 'c'
+            else
+                seen[names[i]] = true
+                seen[lock] = lock ~= ''
+            end
+        end
+    end
+    batch.tasks = tasks
+    batch.leftovers = store_leftovers(Q, batch.now_s, batch.now_us, 2 * delayed_count + 4)
+end
+
+local function store_delayed(batch, id, at_ms)
+    local exact_ms = tonumber(at_ms)
+    local delayed, exact, whole = batch.delayed, batch.exact, batch.whole
+    delayed[#delayed + 1] = string.format('%.0f', math.ceil(exact_ms / 1000))
+    delayed[#delayed + 1] = id
+    if exact_ms % 1000 ~= 0 then
+        exact[#exact + 1] = at_ms
+        exact[#exact + 1] = id
+    else
+        whole[#whole + 1] = id
+    end
+end
+
+local function store_task(batch, i)
+    local call, Q, name, row = redis.call, batch.Q, batch.names[i], batch.tasks[i]
+    local id, message = ARGV[batch.ids + i], ARGV[batch.messages + i]
+    if not row or row.state == 'pending' then
+        call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
+            string.format('%s%s%03d', batch.now_s, batch.now_us, i - 1))
+        batch.pending[#batch.pending + 1] = id
+    elseif row.state == 'scheduled' then
+        call('HSET', name, 'msg', message, 'state', 'scheduled')
+        store_delayed(batch, id, row.at_ms)
+    else
+        call('HSET', name, 'msg', message, 'state', 'aggregating', 'group', row.group)
+        call('ZADD', Q .. 'g:' .. row.group, batch.now_s, id)
+        call('SADD', Q .. 'groups', row.group)
+    end
+    if row and row.options ~= '' then
+        call('HSET', name, 'quern_opts', string.format('%.0f %s',
+            batch.now_s * 1000 + math.floor(batch.now_us / 1000), row.options))
+    end
+    if row and row.lock ~= '' then
+        call('HSET', name, 'unique_key', row.lock)
+        call('SET', row.lock, id, 'PX', row.lock_ms)
+    end
+end
+
+local function store_write(batch)
+    local Q, results = batch.Q, batch.results
+    batch.pending, batch.delayed, batch.exact, batch.whole = {}, {}, {}, {}
+    for i = 1, #batch.names do
+        if not results[i] then
+            results[i] = 'o'
+            store_task(batch, i)
+        end
+    end
+    local function add(command, name, members)
+        if #members > 0 then
+            redis.call(command, Q .. name, unpack(members))
+        end
+    end
+    add('LPUSH', 'pending', batch.pending)
+    add('ZADD', 'scheduled', batch.delayed)
+    add('ZREM', 'quern:due', batch.leftovers)
+    add('ZADD', 'quern:due', batch.exact)
+    add('ZREM', 'quern:due', batch.whole)
+end
