@@ -441,9 +441,46 @@ static void foreign_names_among_the_sets_of_groups_are_left_alone(struct contrac
     assert_int_equal(complaints, 0);
 }
 
+static void count_unusable(const struct qn_unusable *unusable, void *user)
+{
+    (void)unusable;
+    ++*(size_t *)user;
+}
+
+/* One of each queue is late, and one unreadable; only the other queue has an archive. */
+static void task_that_could_not_be_put_away_is_not_counted(struct contract *c)
+{
+    size_t unusable_count = 0;
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = 4},
+                                      {.name = "other", .weight = 1, .quota = 4}};
+    struct qn_leased *runs[8];
+    struct qn_exchange exchange = {.queues = shares,
+                                   .queue_count = 2,
+                                   .room = 8,
+                                   .start_count_now = 8,
+                                   .on_unusable = count_unusable,
+                                   .user = &unusable_count};
+    for (size_t i = 0; i < 2; i++) {
+        contract_enqueue(c, &(quern_task){.type = "t",
+                                          .queue = queues[i],
+                                          .id = "late",
+                                          .deadline_at_ms = CONTRACT_NOW_MS + 1000});
+        (void)test_redis_do(server(), "HSET asynq:{%s}:t:bad msg x state pending", queues[i]);
+        (void)test_redis_do(server(), "LPUSH asynq:{%s}:pending bad", queues[i]);
+    }
+    plant(Q "archived", 0);
+    contract_advance(c, 2000);
+    assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 0);
+    assert_int_equal(test_redis_count(server(), "ZCARD asynq:{other}:archived"), 2);
+    assert_int_equal(contract_state(c, "default", "late"), QUERN_TASK_ACTIVE);
+    assert_int_equal(c->late_count, 1);
+    assert_int_equal(unusable_count, 1);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", foreign_names_among_the_sets_of_groups_are_left_alone),
     CONTRACT_TEST_ONLY("redis", key_of_another_type_costs_its_queue_only),
     CONTRACT_TEST_ONLY("redis", registry_of_another_type_stops_no_queue),
+    CONTRACT_TEST_ONLY("redis", task_that_could_not_be_put_away_is_not_counted),
 };
 CONTRACT_MAIN(tests)

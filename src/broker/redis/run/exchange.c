@@ -67,46 +67,78 @@ static size_t find_starts(const struct qn_redis_lease_batch *batch, const struct
     return count;
 }
 
-/* Its replies do not matter: a refused task keeps its lease until that expires. */
+/* Where the scripts that put tasks away are in the pipeline. */
+struct cleanup {
+    struct qn_outcomes *chunks; /* of the refused */
+    size_t chunk_count;
+    size_t unreadable_at; /* the first script for those; each has one */
+};
+
+/* The refused of a chunk, with the stamp 0. */
+static struct qn_exchange chunk_of(const struct qn_redis_lease_batch *batch, size_t chunk)
+{
+    size_t first = chunk * QN_BATCH_MAX;
+    size_t left = batch->refused_count - first;
+    return (struct qn_exchange){.outcomes = batch->refused + first,
+                                .outcome_count = left < QN_BATCH_MAX ? left : QN_BATCH_MAX};
+}
+
 static quern_status add_cleanup(struct qn_pipeline *pipeline,
-                                const struct qn_redis_lease_batch *batch, quern_error *err)
+                                const struct qn_redis_lease_batch *batch,
+                                struct cleanup *ret_cleanup, quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
-    struct qn_exchange part = {.starts = starts};
-    struct qn_outcomes outcomes;
-    size_t done = 0;
-    part.start_count = find_starts(batch, starts);
-    quern_status status = QUERN_OK;
-    while (status == QUERN_OK && (part.start_count > 0 || done < batch->refused_count)) {
-        size_t left = batch->refused_count - done;
-        part.outcomes = batch->refused + done;
-        part.outcome_count = left < QN_BATCH_MAX ? left : QN_BATCH_MAX;
-        status = qn_redis_outcome_add(pipeline, &part, &outcomes, err);
-        done += part.outcome_count;
-        part.start_count = 0;
+    size_t start_count = find_starts(batch, starts);
+    size_t chunk_count = batch->refused_count / QN_BATCH_MAX + 1; /* the last may be empty */
+    struct qn_outcomes *chunks = qn_arena_alloc(pipeline->arena, chunk_count * sizeof *chunks);
+    quern_status status = chunks == NULL ? qn_error_nomem(err) : QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < chunk_count; i++) {
+        struct qn_exchange chunk = chunk_of(batch, i);
+        chunk.starts = starts;
+        chunk.start_count = i == 0 ? start_count : 0;
+        status = qn_redis_outcome_add(pipeline, &chunk, &chunks[i], err);
     }
+    *ret_cleanup = (struct cleanup){chunks, chunk_count, pipeline->command_count};
     if (status == QUERN_OK) {
-        status = qn_redis_outcome_add_unreadable(pipeline, &part, batch->unreadable,
+        const struct qn_exchange nothing = {0};
+        status = qn_redis_outcome_add_unreadable(pipeline, &nothing, batch->unreadable,
                                                  batch->unreadable_count, err);
     }
     return status;
 }
 
-static void log_unreadable(const struct qn_redis_lease_batch *batch)
+/* Those that were put away. The others keep their lease until it expires. */
+static void count_late(const struct qn_pipeline *pipeline, const struct qn_redis_lease_batch *batch,
+                       const struct cleanup *cleanup)
+{
+    for (size_t i = 0; i < cleanup->chunk_count; i++) {
+        const struct qn_exchange chunk = chunk_of(batch, i);
+        enum qn_applied applied[QN_BATCH_MAX];
+        for (size_t k = 0; k < chunk.outcome_count; k++) {
+            applied[k] = QN_STALE;
+        }
+        quern_status status =
+            qn_redis_outcome_read(pipeline, &chunk, &cleanup->chunks[i], applied, NULL);
+        (void)status; /* those of a script that failed stay stale */
+        for (size_t k = 0; k < chunk.outcome_count; k++) {
+            bool late = chunk.outcomes[k].kind == QN_ARCHIVE && applied[k] != QN_STALE;
+            batch->reply->late_count += late ? 1 : 0;
+        }
+    }
+}
+
+static void report_unreadable(const struct qn_pipeline *pipeline,
+                              const struct qn_redis_lease_batch *batch,
+                              const struct cleanup *cleanup)
 {
     const struct qn_exchange *exchange = batch->exchange;
     for (size_t i = 0; i < batch->unreadable_count && exchange->on_unusable != NULL; i++) {
         const struct qn_unreadable *task = &batch->unreadable[i];
         const struct qn_unusable unusable = {
             .queue = task->queue, .id = task->id, .why = task->why};
-        exchange->on_unusable(&unusable, exchange->user);
-    }
-}
-
-static void count_late(const struct qn_redis_lease_batch *batch)
-{
-    for (size_t i = 0; i < batch->refused_count; i++) {
-        batch->reply->late_count += batch->refused[i].kind == QN_ARCHIVE ? 1 : 0;
+        if (qn_redis_outcome_is_put_away(pipeline, cleanup->unreadable_at + i)) {
+            exchange->on_unusable(&unusable, exchange->user);
+        }
     }
 }
 
@@ -115,8 +147,9 @@ static quern_status clean_up_batch(struct qn_pipeline *pipeline, struct qn_redis
 {
     quern_status status = QUERN_OK;
     while (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
+        struct cleanup cleanup;
         bool leases = wants_more(batch);
-        status = add_cleanup(pipeline, batch, err);
+        status = add_cleanup(pipeline, batch, &cleanup, err);
         if (status == QUERN_OK && leases) {
             qn_redis_lease_ask(pipeline, batch);
         }
@@ -124,12 +157,10 @@ static quern_status clean_up_batch(struct qn_pipeline *pipeline, struct qn_redis
             status = qn_pipeline_run(pipeline, err);
         }
         if (status == QUERN_OK) {
-            count_late(batch);
+            count_late(pipeline, batch, &cleanup);
+            report_unreadable(pipeline, batch, &cleanup);
         }
         qn_redis_lease_drop_refused(batch);
-        if (status == QUERN_OK) {
-            log_unreadable(batch);
-        }
         batch->unreadable_count = 0;
         if (status == QUERN_OK && leases) {
             status = qn_redis_lease_read(pipeline, batch, err);

@@ -43,12 +43,14 @@ struct qn_unreadable {
     const char *why;
 };
 /* Appends one script per task that archives it, where Go can read it, if the token is still valid;
- * the replies do not matter: tasks that stay keep their lease until it expires. Of the exchange its
- * stamp is read, which is 0, and the host of the worker. */
+ * tasks that stay keep their lease until it expires. Of the exchange its stamp is read, which is
+ * 0. */
 QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
                                                              const struct qn_exchange *exchange,
                                                              const struct qn_unreadable *tasks,
                                                              size_t count, quern_error *err);
+/* After qn_pipeline_run: whether the script at this index of the pipeline has archived its task. */
+bool qn_redis_outcome_is_put_away(const struct qn_pipeline *pipeline, size_t command);
 
 /* --- The second half: lease.c --------------------------------------------------------- */
 

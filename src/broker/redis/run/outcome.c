@@ -365,3 +365,10 @@ quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline *pipeline,
     }
     return status;
 }
+
+bool qn_redis_outcome_is_put_away(const struct qn_pipeline *pipeline, size_t command)
+{
+    const struct qn_reply *reply = NULL;
+    return qn_pipeline_reply(pipeline, command, &reply, NULL) == QUERN_OK &&
+           strcmp(qn_reply_text(reply), "0") == 0;
+}
