@@ -4,6 +4,10 @@
 damaged ones, queues with many of them, and users who may only look."""
 
 import json
+import os
+import select
+import socket
+import threading
 import time
 
 import lib_cli
@@ -176,6 +180,59 @@ class GoTaskTest(InspectTest):
             self.put(f"n{n}", "scheduled", n)
         self.assertIn("holds", self.fails(EXIT_FAILURE, "queue", "remove", "default", "--yes"))
         self.ok("queue", "remove", "default", "--yes", "--force")
+        self.assertEqual(self.redis.do("KEYS", "*"), [])
+
+
+class Interruption:
+    """A socket in front of a server, which runs `action` before the first request with `word`."""
+
+    def __init__(self, folder, server_path, word, action):
+        self.path = os.path.join(folder, "front.sock")
+        self.server_path, self.word, self.action = server_path, word, action
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.carry, daemon=True)
+        self.thread.start()
+
+    def carry(self):
+        """One connection, to its end."""
+        with self.listener, self.listener.accept()[0] as client, \
+                socket.socket(socket.AF_UNIX) as server:
+            server.connect(self.server_path)
+            other = {client: server, server: client}
+            while True:
+                for source in select.select(list(other), [], [])[0]:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    if source is client and self.word in data and self.action:
+                        self.action()
+                        self.action = None
+                    other[source].sendall(data)
+
+
+class RemoveRaceTest(InspectTest):
+    def remove_with_an_enqueue_between(self, *options):
+        """Removes queue "new", which comes after the question and before the removal, whose first
+        request looks for the queue."""
+        front = Interruption(self.home, self.redis.path, b"SISMEMBER",
+                             lambda: self.redis.go_put("late", "pending", self.now, queue="new"))
+        result = self.quern("--broker", f"redis-socket://{front.path}", "queue", "remove", "new",
+                            *options)
+        front.thread.join(PATIENCE_S)
+        self.assertIsNone(front.action, "the task was not enqueued")
+        return result
+
+    def test_force_alone_removes_no_task_that_came_after_the_question(self):
+        result = self.remove_with_an_enqueue_between("--force")
+        self.assertEqual(result.returncode, EXIT_FAILURE, result.stderr)
+        self.assertIn("holds 1 task: not removed without force", result.stderr)
+        self.assertEqual(self.ids(), ["late"])
+
+    def test_force_and_yes_remove_that_task_too(self):
+        result = self.remove_with_an_enqueue_between("--force", "--yes")
+        self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.redis.do("KEYS", "*"), [])
 
 
