@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 """quern on a Redis server: URLs, passwords that stay hidden, servers that are absent."""
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
+import time
 
 import lib_cli
 import lib_redis
@@ -167,6 +169,48 @@ class StartTest(RedisTest):
                 worker = self.start("work", "--exec", "t=true")
                 self.until(lambda: "waiting for it" in self.read(worker.log_name), "it waits")
                 self.assertEqual(self.stop(worker, number), 0)
+
+    def connect_to_silence(self, *options):
+        """Starts a worker whose server accepts its connection and never answers."""
+        server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(server.close)
+        server.bind(self.socket_path)
+        server.listen()
+        server.settimeout(PATIENCE_S)
+        worker = self.start("work", "--exec", "t=true", *options)
+        self.addCleanup(server.accept()[0].close)
+        os.unlink(self.socket_path)
+        return worker
+
+    def test_work_ends_within_a_second_at_a_server_that_never_answers(self):
+        for options, number in ((("--log-format", "json"), signal.SIGINT),
+                                (("--no-wait",), signal.SIGTERM), ((), signal.SIGHUP)):
+            with self.subTest(number=number):
+                worker = self.connect_to_silence(*options)
+                begun = time.monotonic()
+                self.assertEqual(self.stop(worker, number), 0)
+                self.assertLess(time.monotonic() - begun, 1.0)
+                log = self.read(worker.log_name)
+                self.assertIn("ended before the worker started", log)
+                if options[:1] == ("--log-format",):
+                    self.assertEqual(json.loads(log)["level"], "info")
+
+    def test_second_signal_ends_such_a_worker_at_once(self):
+        worker = self.connect_to_silence()
+        begun = time.monotonic()
+        worker.send_signal(signal.SIGINT)
+        self.assertEqual(self.stop(worker, signal.SIGTERM), 0)
+        self.assertLess(time.monotonic() - begun, 0.45)
+
+    def test_hup_that_is_ignored_does_not_end_such_a_worker(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        try:
+            worker = self.connect_to_silence()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        worker.send_signal(signal.SIGHUP)
+        self.until(lambda: "waiting for it" in self.read(worker.log_name), "it still waits")
+        self.assertEqual(self.stop(worker), 0)
 
     def test_signals_that_steer_a_worker_do_no_harm_while_it_waits(self):
         worker = self.start("work", "--exec", "t=true")

@@ -5,8 +5,8 @@
 
 #include "cli/cli.h"
 
-/* Opens the broker; with `wait` it tries until a server is there or a signal ends the program.
- * *ret_inspector stays NULL when a signal came. Reports its errors, returns the exit code. */
+/* Opens the broker; with `wait` it tries until a server is there. Reports its errors, returns the
+ * exit code. */
 QUERN_NODISCARD int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector);
 
 #endif

@@ -3,11 +3,14 @@
  *
  * A handler has no argument, so the worker it controls is a static of the program. It is set before
  * the handlers are installed and cleared when it ends; the functions of the worker that are called
- * are async-signal-safe. Until then the signals that end the program are blocked, also where its
- * parent had blocked them; one that comes meanwhile stops the worker as soon as there is one. The
- * handlers of signals that end nothing stay until the process is gone:
+ * are async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
  * without them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the
- * program was started (nohup) stay ignored. */
+ * program was started (nohup) stay ignored.
+ *
+ * Until there is a worker the signals that end the program are blocked, also where its parent had
+ * blocked them, and a thread waits for them: a broker that does not answer may keep the main thread
+ * for seconds. The first signal stops the worker if it starts within START_MS; after that, or by
+ * another signal, the process ends: nothing runs yet. */
 #include "cli/work/signal.h"
 
 #include <errno.h>
@@ -16,9 +19,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <string.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "cli/cli.h"
+#define START_MS 500
+#define SIGNAL_OVER SIGUSR2 /* ends the thread; sent to no other */
 
 static quern_worker *_Atomic steered;
 
@@ -29,6 +35,13 @@ static struct {
     pthread_t thread;
     bool runs;
 } reload;
+
+/* Until there is a worker. */
+static struct {
+    pthread_t thread;
+    bool runs;
+    bool stopped; /* a signal came; read when the thread has ended */
+} early;
 
 /* Only if there is a worker; errno is restored. */
 static void apply_to_worker(void (*act)(quern_worker *worker))
@@ -98,10 +111,23 @@ static const struct {
     {SIGUSR1, on_log_runs, false}, {SIGPIPE, SIG_IGN, false},
 };
 
-static bool is_ignored(int number)
+/* HUP only reloads, or the signal was ignored when the program was started. */
+static bool is_kept(size_t i)
 {
     struct sigaction now;
-    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    return sigaction(signals[i].number, NULL, &now) == 0 &&
+           (now.sa_handler == on_reload ||
+            (signals[i].unless_ignored && now.sa_handler == SIG_IGN));
+}
+
+static void list_ends(sigset_t *ret_set)
+{
+    (void)sigemptyset(ret_set);
+    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
+        if (signals[i].handler == on_stop && !is_kept(i)) {
+            (void)sigaddset(ret_set, signals[i].number);
+        }
+    }
 }
 
 static void install(int number, void (*handler)(int))
@@ -111,16 +137,22 @@ static void install(int number, void (*handler)(int))
     (void)sigaction(number, &action, NULL);
 }
 
-/* The thread takes no signals: those that end the program are waited for by another one. */
-void qn_work_signal_reload_on_hup(struct qn_work_log *log)
+/* The thread takes no signals: its handlers run on another one. */
+static bool start_thread(pthread_t *ret_thread, void *(*run)(void *user), void *user)
 {
     sigset_t all;
     sigset_t before;
     (void)sigfillset(&all);
-    (void)sem_init(&reload.asked, 0, 0);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    reload.runs = pthread_create(&reload.thread, NULL, report_reloads, log) == 0;
+    bool runs = pthread_create(ret_thread, NULL, run, user) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return runs;
+}
+
+void qn_work_signal_reload_on_hup(struct qn_work_log *log)
+{
+    (void)sem_init(&reload.asked, 0, 0);
+    reload.runs = start_thread(&reload.thread, report_reloads, log);
     install(SIGHUP, on_reload); /* without a thread it is only ignored */
     sigset_t hup;
     (void)sigemptyset(&hup);
@@ -141,59 +173,71 @@ void qn_work_signal_reload_end(void)
 void qn_work_signal_hold(void)
 {
     sigset_t ends;
-    qn_work_signal_ends(&ends);
+    list_ends(&ends);
     (void)pthread_sigmask(SIG_BLOCK, &ends, NULL);
     install(SIGTSTP, on_quiet);
     install(SIGCONT, on_resume);
     install(SIGUSR1, on_log_runs);
 }
 
+static void *end_without_worker(void *user)
+{
+    struct qn_cli *cli = user;
+    const struct timespec start = {.tv_nsec = START_MS * 1000000L};
+    sigset_t set;
+    int number = -1;
+    list_ends(&set);
+    (void)sigaddset(&set, SIGNAL_OVER);
+    while (number < 0) {
+        number = sigwaitinfo(&set, NULL);
+    }
+    early.stopped = number != SIGNAL_OVER;
+    if (!early.stopped || sigtimedwait(&set, NULL, &start) == SIGNAL_OVER) {
+        return NULL;
+    }
+    qn_cli_message(cli, "ended before the worker started");
+    (void)fflush(stdout);
+    _exit(QN_EXIT_OK);
+}
+
+/* Without a thread they stay blocked until there is a worker. */
+void qn_work_signal_end_early(struct qn_cli *cli)
+{
+    early.runs = start_thread(&early.thread, end_without_worker, cli);
+}
+
 void qn_work_signal_start(quern_worker *worker)
 {
-    struct sigaction now;
-    bool reloads = sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == on_reload;
     atomic_store(&steered, worker);
     for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
-        int number = signals[i].number;
-        bool kept = number == SIGHUP && reloads;
-        if (!kept && (!signals[i].unless_ignored || !is_ignored(number))) {
-            install(number, signals[i].handler);
+        if (!is_kept(i)) {
+            install(signals[i].number, signals[i].handler);
         }
     }
     qn_work_signal_release();
+    if (early.stopped) {
+        quern_worker_stop(worker);
+    }
 }
 
 void qn_work_signal_release(void)
 {
-    sigset_t ends;
-    (void)sigemptyset(&ends);
-    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
-        if (signals[i].handler == on_stop) {
-            (void)sigaddset(&ends, signals[i].number);
-        }
+    if (early.runs) {
+        (void)pthread_kill(early.thread, SIGNAL_OVER);
+        (void)pthread_join(early.thread, NULL);
+        early.runs = false;
     }
+    sigset_t ends;
+    list_ends(&ends);
     (void)pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
 }
 
 void qn_work_signal_stop(void)
 {
     for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
-        int number = signals[i].number;
-        if (signals[i].handler == on_stop && !is_ignored(number)) {
-            install(number, SIG_DFL);
+        if (signals[i].handler == on_stop && !is_kept(i)) {
+            install(signals[i].number, SIG_DFL);
         }
     }
     atomic_store(&steered, NULL);
-}
-
-void qn_work_signal_ends(sigset_t *ret_set)
-{
-    (void)sigemptyset(ret_set);
-    (void)sigaddset(ret_set, SIGTERM);
-    (void)sigaddset(ret_set, SIGINT);
-    (void)sigaddset(ret_set, SIGQUIT);
-    struct sigaction now;
-    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
-        (void)sigaddset(ret_set, SIGHUP);
-    }
 }

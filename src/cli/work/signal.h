@@ -5,25 +5,25 @@
 #ifndef QN_CLI_WORK_SIGNAL_H
 #define QN_CLI_WORK_SIGNAL_H
 
-#include <signal.h>
-
+#include "cli/cli.h"
 #include "cli/work/log.h"
 #include "quern/worker.h"
 
-/* Called first: the signals that end the program wait for qn_work_signal_start, and TSTP, CONT and
- * USR1 do no harm until there is a worker for them. */
+/* Called first: the signals that end the program wait, and TSTP, CONT and USR1 do no harm until
+ * there is a worker for them. */
 void qn_work_signal_hold(void);
+/* From now on those that wait end the process soon, unless a worker starts before. After
+ * qn_work_signal_reload_on_hup. */
+void qn_work_signal_end_early(struct qn_cli *cli);
 /* From now on HUP does not stop the worker; it logs that there is nothing to reload. */
 void qn_work_signal_reload_on_hup(struct qn_work_log *log);
 void qn_work_signal_reload_end(void); /* before the log is finished */
-/* Those that have waited are handled at once. */
+/* A signal that has come before stops the worker. */
 void qn_work_signal_start(quern_worker *worker);
 /* Those that still wait end the program now: there will be no worker. */
 void qn_work_signal_release(void);
 /* Before the worker is freed. Signals that would have stopped it end the process from now on; the
  * others do nothing. */
 void qn_work_signal_stop(void);
-/* The signals that end a program that still waits for its broker. */
-void qn_work_signal_ends(sigset_t *ret_set);
 
 #endif

@@ -86,12 +86,11 @@ static int report_with(const struct qn_work *work, quern_inspector *inspector, c
     return exit_code;
 }
 
-int qn_work_start(struct qn_work *work, const char *url, bool *ret_ended)
+int qn_work_start(struct qn_work *work, const char *url)
 {
     quern_inspector *inspector = NULL;
     int exit_code = qn_work_await(work->cli, !work->no_wait, &inspector);
-    *ret_ended = inspector == NULL;
-    if (exit_code != QN_EXIT_OK || inspector == NULL) {
+    if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
     quern_error err;

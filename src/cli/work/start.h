@@ -5,8 +5,7 @@
 
 #include "cli/work/work.h"
 
-/* Opens the broker and reports what will run; returns the exit code. *ret_ended: a signal came
- * before the broker did. */
-QUERN_NODISCARD int qn_work_start(struct qn_work *work, const char *url, bool *ret_ended);
+/* Opens the broker and reports what will run; returns the exit code. */
+QUERN_NODISCARD int qn_work_start(struct qn_work *work, const char *url);
 
 #endif

@@ -213,7 +213,6 @@ static int open_and_run(struct qn_work *work)
 {
     const char *url = NULL;
     quern_mux *mux = NULL;
-    bool ended = false;
     int exit_code = qn_work_queues_read(work, OPTION_QUEUE);
     if (exit_code == QN_EXIT_OK) {
         exit_code = make_mux(work->cli, &mux);
@@ -225,9 +224,9 @@ static int open_and_run(struct qn_work *work)
         exit_code = qn_work_queues_check(work, url);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = qn_work_start(work, url, &ended);
+        exit_code = qn_work_start(work, url);
     }
-    if (exit_code == QN_EXIT_OK && !ended) {
+    if (exit_code == QN_EXIT_OK) {
         exit_code = run_worker(work, url, mux);
     }
     quern_mux_free(mux);
@@ -273,6 +272,7 @@ static int run_work(struct qn_cli *cli)
     } else if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
         exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else {
+        qn_work_signal_end_early(cli);
         exit_code = open_and_run(work);
     }
     qn_work_signal_release();
