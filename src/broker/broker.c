@@ -266,6 +266,45 @@ quern_status qn_broker_drained(struct qn_broker *broker, struct qn_names queues,
                               : broker->ops->drained(broker, queues, until, ret_drained, err);
 }
 
+quern_status qn_broker_aggregate(struct qn_broker *broker, const struct qn_aggregate *aggregate,
+                                 struct qn_aggregate_reply *reply, quern_error *err)
+{
+    *reply = (struct qn_aggregate_reply){.end = true, .next_ms = INT64_MAX};
+    quern_status status = check(broker, broker->ops->aggregate != NULL, "aggregate", err);
+    return status != QUERN_OK ? status : broker->ops->aggregate(broker, aggregate, reply, err);
+}
+
+quern_status qn_broker_extend_sets(struct qn_broker *broker, struct qn_set_extension *extensions,
+                                   size_t count, int64_t lease_ms, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->extend_sets != NULL, "extend_sets", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->extend_sets(broker, extensions, count, lease_ms, err);
+}
+
+quern_status qn_broker_return_set(struct qn_broker *broker, const struct qn_group_set *set,
+                                  quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->return_set != NULL, "return_set", err);
+    return status != QUERN_OK ? status : broker->ops->return_set(broker, set, err);
+}
+
+quern_status qn_broker_finish_set(struct qn_broker *broker, const struct qn_finish_set *finish,
+                                  quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->finish_set != NULL, "finish_set", err);
+    return status != QUERN_OK ? status : broker->ops->finish_set(broker, finish, err);
+}
+
+quern_status qn_broker_reclaim_sets(struct qn_broker *broker, struct qn_upkeep upkeep,
+                                    size_t *ret_reclaimed, quern_error *err)
+{
+    *ret_reclaimed = 0;
+    quern_status status = check(broker, broker->ops->reclaim_sets != NULL, "reclaim_sets", err);
+    return status != QUERN_OK ? status
+                              : broker->ops->reclaim_sets(broker, upkeep, ret_reclaimed, err);
+}
+
 quern_status qn_broker_queues(struct qn_broker *broker, const struct qn_names *only,
                               bool (*on_queue)(const quern_queue_info *queue, void *user),
                               void *user, quern_error *err)

@@ -2,14 +2,15 @@
 /* ops.h - for implementations of a broker: the table of operations, and the common part of broker
  * objects.
  *
- * The promise of each operation is at its type in broker.h and inspect.h. An implementation
- * declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts them into a
- * table. Only the brokers and broker.c include this file. If you add an operation: the recipe in
- * CONTRIBUTING.md. */
+ * The promise of each operation is at its type in broker.h, group.h and inspect.h. An
+ * implementation declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts
+ * them into a table. Only the brokers and broker.c include this file. If you add an operation: the
+ * recipe in CONTRIBUTING.md. */
 #ifndef QN_BROKER_OPS_H
 #define QN_BROKER_OPS_H
 
 #include "broker/broker.h"
+#include "broker/group.h"
 #include "broker/inspect.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
@@ -40,6 +41,11 @@ struct qn_broker_ops {
     qn_heartbeat_fn *heartbeat;
     qn_deregister_fn *deregister;
     qn_drained_fn *drained;
+    qn_aggregate_fn *aggregate;
+    qn_extend_sets_fn *extend_sets;
+    qn_return_set_fn *return_set;
+    qn_finish_set_fn *finish_set;
+    qn_reclaim_sets_fn *reclaim_sets;
     qn_queues_fn *queues;
     qn_tasks_fn *tasks;
     qn_workers_fn *workers;
@@ -68,5 +74,10 @@ struct qn_broker {
  * fails. */
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply);
 void qn_exchange_free_runs(struct qn_exchange_reply *reply);
+
+/* An empty set with room for so many members: a block with copies of the texts of `terms`. NULL
+ * when memory is out. */
+QUERN_NODISCARD struct qn_group_set *qn_group_set_new(const struct qn_group_set *terms,
+                                                      size_t capacity);
 
 #endif
