@@ -2,7 +2,7 @@
 /* ops.h - for implementations of a broker: the table of operations, and the common part of broker
  * objects.
  *
- * The promise of each operation is at its type in broker.h, group.h and inspect.h. An
+ * The promise of each operation is at its type in broker.h, group.h, inspect.h and schedule.h. An
  * implementation declares its functions by these types (`qn_enqueue_fn qn_redis_enqueue;`) and puts
  * them into a table. Only the brokers and broker.c include this file. If you add an operation: the
  * recipe in CONTRIBUTING.md. */
@@ -12,6 +12,7 @@
 #include "broker/broker.h"
 #include "broker/group.h"
 #include "broker/inspect.h"
+#include "broker/schedule/schedule.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
@@ -59,6 +60,16 @@ struct qn_broker_ops {
     qn_pause_fn *pause;
     qn_remove_queue_fn *remove_queue;
     qn_doctor_fn *doctor;
+    qn_schedule_put_fn *schedule_put;
+    qn_schedule_remove_fn *schedule_remove;
+    qn_schedule_pause_fn *schedule_pause;
+    qn_schedule_list_fn *schedule_list;
+    qn_schedule_lead_fn *schedule_lead;
+    qn_schedule_claim_fn *schedule_claim;
+    qn_schedule_tick_fn *schedule_tick;
+    qn_schedule_trigger_fn *schedule_trigger;
+    qn_schedule_history_fn *schedule_history;
+    qn_schedule_record_fn *schedule_record;
 };
 
 /* The first member of every broker's own struct. */

@@ -25,6 +25,9 @@ for operation in $operations; do
     case " $elsewhere " in
     *" $operation "*) continue ;;
     esac
+    case $operation in
+    schedule_*) continue ;; # until a broker has them
+    esac
     grep -q "qn_broker_$operation(" tests/lib_round.c ||
         report "tests/lib_round.c does not call qn_broker_$operation"
     grep -q "qn_broker_$operation(" tests/fuzz/lib_operate.c tests/fuzz/lib_inspect.c ||
