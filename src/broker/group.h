@@ -44,7 +44,6 @@ struct qn_group_set {
 void qn_group_set_free(struct qn_group_set *set);
 
 struct qn_aggregate {
-    struct qn_stamp stamp;
     const char *queue;     /* paused or not, as in asynq: its tasks do not run */
     const char *worker_id; /* its first heartbeat came before */
     int64_t lease_ms;
@@ -70,7 +69,8 @@ struct qn_aggregate_reply {
 
 /* Looks at the groups of a queue, from the cursor on, until it is the turn of one, whose oldest
  * tasks become a set. Without a set it looks at no more than some hundred groups: call it again
- * until `end`. The forming of the set is one transaction. */
+ * until `end`. The forming of the set is one transaction. After QUERN_E_UNKNOWN there may be a set
+ * that nobody knows of: its lease ends, and it is given back. */
 typedef quern_status qn_aggregate_fn(struct qn_broker *broker, const struct qn_aggregate *aggregate,
                                      struct qn_aggregate_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_aggregate_fn qn_broker_aggregate;
