@@ -93,7 +93,8 @@ static quern_status refuse_server(const struct qn_connection *connection,
             "%s: login refused; the server's reply is not shown, as it contains the password",
             address);
     }
-    return qn_server_error(connection->endpoint->peer.address, reply, "HELLO", NULL, err);
+    return qn_server_error(connection->endpoint->peer.address, reply,
+                           &(struct qn_server_call){.command = "HELLO"}, err);
 }
 
 /* The value of a field of the answer, which is a list of names and values. */
@@ -145,8 +146,8 @@ static quern_status receive_answers(struct qn_connection *connection, struct qn_
     if (status == QUERN_OK && connection->endpoint->db != 0) {
         status = qn_connection_receive(connection, arena, deadline_mono_ns, &reply, err);
         if (status == QUERN_OK && reply->type == QN_REPLY_ERROR) {
-            status =
-                qn_server_error(connection->endpoint->peer.address, reply, "SELECT", NULL, err);
+            status = qn_server_error(connection->endpoint->peer.address, reply,
+                                     &(struct qn_server_call){.command = "SELECT"}, err);
         }
     }
     if (status == QUERN_OK) {

@@ -384,6 +384,14 @@ quern_status qn_pipeline_ask(struct qn_pipeline *pipeline, const struct qn_reply
 
 /* --- Replies ------------------------------------------------------------------------ */
 
+static struct qn_str first_argument(const struct qn_pipeline *pipeline,
+                                    const struct qn_pipeline_command *command)
+{
+    size_t at = command->first_arg + 1;
+    return command->arg_count > 1 ? (struct qn_str){pipeline->args[at], pipeline->arg_sizes[at]}
+                                  : (struct qn_str){0};
+}
+
 quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                const struct qn_reply **ret_reply, quern_error *err)
 {
@@ -391,8 +399,10 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
+        const struct qn_server_call call = {pipeline->args[command->first_arg], command->script,
+                                            first_argument(pipeline, command)};
         return qn_server_error(pipeline->channel->connection.endpoint->peer.address, command->reply,
-                               pipeline->args[command->first_arg], command->script, err);
+                               &call, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;

@@ -20,6 +20,7 @@
 #define SCRIPT_MARK "@user_script:"
 #define HIDDEN_MARK "ERR Error running script (call to "
 #define COMMAND_SIZE 32
+#define KEY_SIZE_MAX 200
 
 static bool starts_with_code(const char *text, const char *code)
 {
@@ -87,7 +88,7 @@ static const struct meaning meanings[] = {
     {"ERR max number of clients reached", QUERN_E_BUSY, "the server accepts no more clients"},
     {"TRYAGAIN", QUERN_E_BUSY, "the server asks to try again"},
     {"CLUSTERDOWN", QUERN_E_BUSY, "the cluster is down"},
-    {"WRONGTYPE", QUERN_E_CORRUPT, "a key is not of the type that it should have"},
+    {"WRONGTYPE", QUERN_E_CORRUPT, "is not of the type that it should have"},
     {"WRONGPASS", QUERN_E_DENIED, "login refused, user or password is wrong"},
     {"NOAUTH", QUERN_E_DENIED, "login refused, the server requires a password"},
 };
@@ -143,15 +144,28 @@ static void command_of_line(const struct qn_script *script, long line, char out[
     }
 }
 
-quern_status qn_server_error(const char *address, const struct qn_reply *reply, const char *command,
-                             const struct qn_script *script, quern_error *err)
+static quern_status report_wrong_type(const char *address, const struct qn_server_call *call,
+                                      const struct meaning *meaning, quern_error *err)
 {
+    if (call->script != NULL || call->key.size == 0) {
+        return qn_error_set(err, meaning->status, "%s: %s: a key %s (%s)", address,
+                            call->script != NULL ? call->script->name : call->command,
+                            meaning->words, meaning->code);
+    }
+    int size = call->key.size < KEY_SIZE_MAX ? (int)call->key.size : KEY_SIZE_MAX;
+    return qn_error_set(err, meaning->status, "%s: %s: %.*s %s (%s)", address, call->command, size,
+                        call->key.data, meaning->words, meaning->code);
+}
+
+quern_status qn_server_error(const char *address, const struct qn_reply *reply,
+                             const struct qn_server_call *call, quern_error *err)
+{
+    const struct qn_script *script = call->script;
     const char *words = at_code(reply->data);
-    const char *where = script != NULL ? script->name : command;
+    const char *where = script != NULL ? script->name : call->command;
     const struct meaning *meaning = meaning_of(words);
     if (meaning != NULL && meaning->status == QUERN_E_CORRUPT) {
-        return qn_error_set(err, meaning->status, "%s: %s: %s (%s)", address, where, meaning->words,
-                            meaning->code);
+        return report_wrong_type(address, call, meaning, err);
     }
     if (meaning != NULL) { /* it is about the server, regardless of the command */
         return qn_error_set(err, meaning->status, "%s: %s (%s)", address, meaning->words,

@@ -331,7 +331,7 @@ static void steer(struct contract *c)
                    c->broker, &(struct qn_bulk){QUERN_ACTION_ARCHIVE, &filter, 100}, &count, &err),
                "operate all", &err);
     count = 0;
-    check_look(qn_broker_doctor(c->broker, true, pass_finding, &count, &err), "doctor", &err);
+    check_ok(qn_broker_doctor(c->broker, true, pass_finding, &count, &err), "doctor", &err);
 }
 
 static void watch(struct contract *c)

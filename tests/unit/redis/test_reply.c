@@ -114,24 +114,40 @@ static const struct {
 static void errors_of_the_server_become_ours(void **state)
 {
     (void)state;
+    const struct qn_server_call in_script = {.command = "EVALSHA", .script = &script};
+    const struct qn_server_call plain = {.command = "HGET"};
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         quern_error err = {0};
         struct qn_reply reply = text_of(cases[i].words);
         reply.type = QN_REPLY_ERROR;
-        assert_int_equal(qn_server_error("redis://test", &reply, "EVALSHA", &script, &err),
+        assert_int_equal(qn_server_error("redis://test", &reply, &in_script, &err),
                          cases[i].status);
         assert_int_equal(err.code, cases[i].status);
         if (cases[i].text != NULL) {
             assert_string_equal(err.text, cases[i].text);
         }
-        (void)qn_server_error("redis://test", &reply, "HGET", NULL, &err);
+        (void)qn_server_error("redis://test", &reply, &plain, &err);
         assert_null(strstr(err.text, "lease"));
         assert_non_null(strstr(err.text, "redis://test: "));
     }
 }
 
+static void key_of_the_wrong_type_is_named(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    struct qn_reply reply = text_of("WRONGTYPE Operation against a key");
+    reply.type = QN_REPLY_ERROR;
+    const struct qn_server_call call = {.command = "SMEMBERS",
+                                        .key = {"asynq:queues and more", strlen("asynq:queues")}};
+    assert_int_equal(qn_server_error("redis://test", &reply, &call, &err), QUERN_E_CORRUPT);
+    assert_string_equal(err.text, "redis://test: SMEMBERS: asynq:queues is not of the type that it "
+                                  "should have (WRONGTYPE)");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(texts_are_read_as_numbers),
     cmocka_unit_test(errors_of_the_server_become_ours),
+    cmocka_unit_test(key_of_the_wrong_type_is_named),
 };
 TEST_MAIN(tests)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* doctor.c - checks the invariants of docs/internals/invariants.md on the live data of a server.
  *
- * First all keys are scanned, to find queues and groups that are not listed. Then each queue: all
+ * First come the keys that all queues share (registries.c). Then all keys are scanned, to find
+ * queues and groups that are not listed. Then each queue: all
  * entries of its containers (containers.c), then the queue as a whole (queue.c). Last come the
  * hashes and locks that no container led to (scan.c), and the server (server.c).
  *
@@ -65,9 +66,13 @@ quern_status qn_redis_doctor(struct qn_broker *broker, bool repair,
     struct qn_redis_doctor doctor = {.self = qn_redis_of(broker),
                                      .repair = repair,
                                      .findings = {.on_finding = on_finding, .user = user}};
-    quern_status status = qn_scan_queues(&doctor, err);
+    quern_status status = qn_redis_registries_check(&doctor, err);
+    if (status == QUERN_OK) {
+        status = qn_scan_queues(&doctor, err);
+    }
     if (status == QUERN_OK) {
         status = qn_redis_workers(broker, mark_fetched, &doctor, err);
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* reported by registries.c */
         status = status == QUERN_OK && doctor.no_memory ? qn_error_nomem(err) : status;
         qn_id_set_sort(&doctor.living);
     }

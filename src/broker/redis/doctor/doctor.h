@@ -37,10 +37,14 @@ struct qn_redis_doctor {
     struct qn_checked_queue **queues; /* in order of their names */
     size_t queue_count;
     size_t queue_capacity;
+    bool lists_no_queues;    /* asynq:queues cannot be read */
     struct qn_id_set living; /* workers, by their ids */
     bool no_memory;          /* for that */
 };
 
+/* The keys that all queues share; first (registries.c). */
+QUERN_NODISCARD quern_status qn_redis_registries_check(struct qn_redis_doctor *doctor,
+                                                       quern_error *err);
 /* Queues and their groups: those that are listed, and those that have keys (scan.c). */
 QUERN_NODISCARD quern_status qn_scan_queues(struct qn_redis_doctor *doctor, quern_error *err);
 /* The queue of this name; NULL: there is none. */

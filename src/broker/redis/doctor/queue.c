@@ -266,14 +266,15 @@ quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor, struct qn_chec
 {
     struct counts counts = {0};
     quern_status status = QUERN_OK;
-    if (!queue->listed && !queue->has_tasks) {
+    bool listed = queue->listed || doctor->lists_no_queues;
+    if (!listed && !queue->has_tasks) {
         const quern_finding finding = {.invariant = "note",
                                        .queue = queue->name,
                                        .text =
                                            "was removed; some of its keys without tasks are left"};
         return qn_redis_findings_keep(&doctor->findings, &finding, err);
     }
-    if (!queue->listed) {
+    if (!listed) {
         status = doctor->repair ? list_again(doctor, queue->name, err) : QUERN_OK;
         if (status == QUERN_OK) {
             const quern_finding finding = {.invariant = "I6",

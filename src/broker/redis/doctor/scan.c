@@ -227,10 +227,10 @@ static quern_status ask_lists(struct qn_redis_doctor *doctor, quern_error *err)
     quern_status status = qn_pipeline_ask(&pipeline, &time, err);
     if (status == QUERN_OK) {
         doctor->now_ms = qn_reply_seconds(qn_reply_at(time, 0)) * 1000;
-        status = qn_pipeline_reply(&pipeline, 1, &names, err);
     }
-    if (status == QUERN_OK) {
-        status = note_listed(doctor, names, err);
+    if (status == QUERN_OK && !doctor->lists_no_queues) {
+        status = qn_pipeline_reply(&pipeline, 1, &names, err);
+        status = status == QUERN_OK ? note_listed(doctor, names, err) : status;
     }
     qn_pipeline_end(&pipeline);
     return status;

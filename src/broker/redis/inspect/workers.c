@@ -6,8 +6,9 @@
  * its heartbeat decides. Their runs are read from the tasks themselves, so they are not as old as
  * the heartbeat. Go's servers are in asynq:servers, with the runs that they reported.
  *
- * All is read at slightly different moments; unreadable records are not shown. Workers and runs are
- * sorted once and found by binary search, since both may be thousands. */
+ * All is read at slightly different moments; unreadable records are not shown. One of the three
+ * keys that is damaged hides nothing of the others, and is reported at the end. Workers and runs
+ * are sorted once and found by binary search, since both may be thousands. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,12 +53,24 @@ struct listing {
     size_t id_count;
     bool (*on_worker)(const quern_worker_info *worker, void *user);
     void *user;
-    bool stopped; /* on_worker has enough */
+    bool stopped;        /* on_worker has enough */
+    quern_status damage; /* of the first key that cannot be read */
+    quern_error damage_error;
 };
+
+static quern_status note_damage(struct listing *listing, const quern_error *error)
+{
+    if (listing->damage == QUERN_OK) {
+        listing->damage = QUERN_E_CORRUPT;
+        listing->damage_error = *error;
+    }
+    return QUERN_OK;
+}
 
 static quern_status ask_lists(struct listing *listing, quern_error *err)
 {
     struct qn_pipeline *pipeline = &listing->pipeline;
+    static const struct qn_reply none = {.type = QN_REPLY_ARRAY, .data = ""};
     const struct qn_reply *replies[4];
     qn_pipeline_command(pipeline, "TIME");
     qn_pipeline_command(pipeline, "HGETALL");
@@ -72,7 +85,14 @@ static quern_status ask_lists(struct listing *listing, quern_error *err)
     qn_pipeline_text(pipeline, QN_KEY_QUEUES);
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 1; status == QUERN_OK && i < 4; i++) {
-        status = qn_pipeline_reply(pipeline, i, &replies[i], err);
+        quern_error error = {0};
+        status = qn_pipeline_reply(pipeline, i, &replies[i], &error);
+        if (status == QUERN_E_CORRUPT) {
+            replies[i] = &none;
+            status = note_damage(listing, &error);
+        } else if (status != QUERN_OK && err != NULL) {
+            *err = error;
+        }
     }
     if (status == QUERN_OK) {
         listing->now_ms = qn_redis_inspect_time_ms(listing->self, pipeline, 0);
@@ -442,5 +462,11 @@ quern_status qn_redis_workers(struct qn_broker *broker,
         status = report_servers(&listing, err);
     }
     qn_pipeline_end(&listing.pipeline);
+    if (status == QUERN_OK && listing.damage != QUERN_OK) {
+        status = listing.damage;
+        if (err != NULL) {
+            *err = listing.damage_error;
+        }
+    }
     return status;
 }

@@ -47,8 +47,8 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
         qn_clock_jump_note(&self->prune_clock, boot_ms, qn_reply_moment_ms(qn_reply_at(reply, 1)),
                            CLOCK_JUMP_MS);
         if (damage->type == QN_REPLY_ERROR) {
-            status = qn_server_error(self->endpoint.peer.address, damage, qn_lua_prune.name,
-                                     &qn_lua_prune, err);
+            const struct qn_server_call call = {.script = &qn_lua_prune};
+            status = qn_server_error(self->endpoint.peer.address, damage, &call, err);
         }
     }
     qn_pipeline_end(&pipeline);

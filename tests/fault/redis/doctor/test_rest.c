@@ -164,6 +164,45 @@ static void keys_of_the_wrong_type_are_reported(void **state)
     assert_string_equal(test_redis_do(&doctor.redis, "GET " Q "quern:odd:a"), "x");
 }
 
+/* The rest is checked and repaired, and our worker is known by the keys that are left. */
+static void registry_of_another_type_ends_no_check(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *type;
+    } registries[] = {
+        {"asynq:queues", "set"},
+        {"asynq:servers", "zset"},
+        {"asynq:workers", "zset"},
+        {"asynq:quern:workers", "hash"},
+    };
+    doctor_put("sound");
+    for (size_t i = 0; i < TEST_COUNT(registries); i++) {
+        const char *key = registries[i].key;
+        char line[128];
+        doctor_put("lost");
+        doctor_plant("DEL " Q "pending");
+        doctor_plant("RPUSH " Q "pending sound");
+        doctor_plant("COPY %s saved REPLACE", key);
+        doctor_plant("DEL %s", key);
+        doctor_plant("RPUSH %s x", key);
+        doctor_check(false);
+        (void)snprintf(line, sizeof line, "I9 /: %s is a list and must be a %s", key,
+                       registries[i].type);
+        doctor_assert_line(line);
+        doctor_assert_line("I2 default/lost: ");
+        assert_int_equal(doctor.report.violated, 2);
+        assert_null(strstr(doctor.report.lines, "no worker serves the queue"));
+        doctor_check(true);
+        assert_int_equal(doctor.report.repaired, 1);
+        doctor_plant("DEL %s", key);
+        doctor_plant("COPY saved %s", key);
+        doctor_assert_healthy();
+        doctor_plant("DEL saved " T "lost " Q "pending");
+        doctor_plant("RPUSH " Q "pending sound");
+    }
+}
+
 /* The fence that is wanted there has no place. */
 static void meta_of_the_wrong_type_is_reported_beside_runs(void **state)
 {
@@ -329,6 +368,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(counter_that_is_no_number_begins_anew),
     DOCTOR_TEST(forgotten_queue_is_listed_again),
     DOCTOR_TEST(keys_of_the_wrong_type_are_reported),
+    DOCTOR_TEST(registry_of_another_type_ends_no_check),
     DOCTOR_TEST(meta_of_the_wrong_type_is_reported_beside_runs),
     DOCTOR_TEST(late_work_that_a_damaged_key_hinders_ends_no_check),
     DOCTOR_TEST(late_work_is_done_where_a_worker_lives),
