@@ -5,8 +5,11 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
+#include "base/text/number.h"
 #include "broker/ops.h"
+#include "task/limits.h"
 
 quern_status qn_schedule_check_name(const char *name, quern_error *err)
 {
@@ -38,10 +41,38 @@ static quern_status check(const struct qn_broker *broker, bool offered, quern_er
     return status;
 }
 
+static quern_status check_entry(const struct qn_schedule_entry *entry, quern_error *err)
+{
+    quern_status status = qn_schedule_check_name(entry->name, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    const char *fault = NULL;
+    if (strlen(entry->cron) > QN_CRON_SIZE_MAX || strlen(entry->zone) > QN_ZONE_SIZE_MAX ||
+        strlen(entry->origin) > QN_ORIGIN_SIZE_MAX) {
+        fault = "its cron expression, zone or origin is too long";
+    } else if (entry->misfire < QN_MISFIRE_SKIP || entry->misfire > QN_MISFIRE_ALL ||
+               entry->misfire_max < 1 || entry->misfire_max > QN_MISFIRE_MAX) {
+        fault = "its misfire policy is skip, once or all with a number up to 1000";
+    } else if (entry->late_ms < 0 || entry->late_ms > QN_DURATION_MS_MAX || entry->jitter_ms < 0 ||
+               entry->jitter_ms > QN_JITTER_MS_MAX) {
+        fault = "its lateness or jitter is out of range";
+    } else if (entry->last_s < 0 || entry->last_s > QN_MOMENT_MS_MAX / 1000) {
+        fault = "its last tick is out of range";
+    }
+    return fault == NULL
+               ? QUERN_OK
+               : qn_error_set(err, QUERN_E_INVALID, "entry \"%s\": %s", entry->name, fault);
+}
+
 quern_status qn_schedule_put(struct qn_broker *broker, struct qn_put *puts, size_t count,
                              quern_error *err)
 {
     quern_status status = check(broker, broker->ops->schedule_put != NULL, err);
+    QN_ASSERT(count <= QN_BATCH_MAX);
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        status = check_entry(puts[i].entry, err);
+    }
     return status != QUERN_OK ? status : broker->ops->schedule_put(broker, puts, count, err);
 }
 

@@ -42,7 +42,8 @@ enum qn_misfire {
 struct qn_schedule_entry {
     const char *name;
     /* Its queue is the entry's. Without id (NULL); its moments and durations are stored as they
-     * are; the scheduler makes the task of a tick from it. */
+     * are; the scheduler makes the task of a tick from it. Stored as in
+     * template.h. */
     struct qn_task task;
     const char *origin; /* "cli", "file:PATH", "code:PROGRAM" */
     const char *cron;
@@ -86,8 +87,8 @@ struct qn_put {
 /* Adds or replaces up to QN_BATCH_MAX entries, and makes their queues. A new one has the last tick
  * entry->last_s, or if that is 0 the broker's now, so that nothing is caught up. A replaced one
  * keeps its last tick (at least the broker's now if cron, zone or with_seconds have changed), its
- * pause, its creation and its runs. QUERN_E_INVALID: a definition is longer than
- * QN_ENTRY_SIZE_MAX; nothing was changed. */
+ * pause, its creation and its runs. QUERN_E_INVALID: a name that is none, a number out of its
+ * range, or a definition longer than QN_ENTRY_SIZE_MAX; nothing was changed. */
 typedef quern_status qn_schedule_put_fn(struct qn_broker *broker, struct qn_put *puts, size_t count,
                                         quern_error *err);
 QUERN_NODISCARD qn_schedule_put_fn qn_schedule_put;
@@ -123,8 +124,8 @@ struct qn_entry_filter {
     const char *name;  /* NULL: all */
 };
 
-/* Reports each entry once, in no order, until on_entry returns false. Reads them in pages, so that
- * no writer waits long; one that is changed meanwhile may be reported as it was or is. */
+/* Reports each entry once, in no order, until on_entry returns false, which must not use the
+ * broker. Reads them in pages, so that no writer waits long; one that is changed meanwhile may be reported as it was or is. */
 typedef quern_status qn_schedule_list_fn(struct qn_broker *broker,
                                          const struct qn_entry_filter *filter,
                                          bool (*on_entry)(const struct qn_schedule_entry *entry,
