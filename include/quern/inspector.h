@@ -207,6 +207,57 @@ QUERN_API const quern_worker_info *quern_worker_list_at(const quern_worker_list 
                                                         size_t index);
 QUERN_API void quern_worker_list_free(quern_worker_list *list);
 
+/* --- Limits ------------------------------------------------------------------------- */
+
+/* What a limit counts. */
+typedef enum quern_limit_scope {
+    QUERN_LIMIT_QUEUE = 1, /* all tasks of the queue */
+    QUERN_LIMIT_TYPE = 2,  /* those of one type, or each type by itself */
+    QUERN_LIMIT_KEY = 3    /* those with one limit_key, or each key by itself */
+} quern_limit_scope;
+
+/* How many tasks of a queue may run at a time, over all workers, or how many may start in a time.
+ * Workers check it before they take a task, so one that has to wait costs no attempt and no slot.
+ * Go's workers do not know of limits, and neither observe them nor count. */
+typedef struct quern_limit {
+    const char *queue;
+    const char *name;  /* the type or key; "*": each one that has no limit of its own; of a queue
+                       * NULL or "" */
+    int32_t scope;     /* a quern_limit_scope */
+    int32_t reserved;  /* 0 */
+    int64_t count;     /* at a time, 0 to 1 000 000; or starts in each period, from 1 on */
+    int64_t period_ms; /* 0: it counts tasks that run; else starts, at most 31 days */
+    int64_t burst;     /* of starts: a token bucket with room for so many starts, which fills at the
+                        * rate of count per period; 0: a sliding window, so that no period, wherever
+                        * it begins, has more starts than count */
+    int64_t used;      /* set by quern_limit_list_at: how many run, or how many starts count now; 0
+                        * for "*" */
+} quern_limit;
+
+/* Sets a limit, or changes it if there is one with this queue, scope and name; one of tasks that
+ * run and one of starts may hold beside each other. It holds from then on for every worker; runs
+ * that have started go on. Makes the queue if there is none. QUERN_E_INVALID. */
+QUERN_NODISCARD static inline quern_status quern_inspector_set_limit(quern_inspector *inspector,
+                                                                     const quern_limit *limit,
+                                                                     quern_error *err);
+/* Removes the limits with this queue, scope and name (of a queue NULL). QUERN_E_NOT_FOUND: there is
+ * none. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_limit(quern_inspector *inspector,
+                                                                    const char *queue,
+                                                                    quern_limit_scope scope,
+                                                                    const char *name,
+                                                                    quern_error *err);
+
+typedef struct quern_limit_list quern_limit_list;
+/* The limits of a queue, or with NULL of all queues, by queue, scope and name. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_limits(quern_inspector *inspector,
+                                                              const char *queue,
+                                                              quern_limit_list **ret_list,
+                                                              quern_error *err);
+QUERN_API size_t quern_limit_list_size(const quern_limit_list *list);
+QUERN_API const quern_limit *quern_limit_list_at(const quern_limit_list *list, size_t index);
+QUERN_API void quern_limit_list_free(quern_limit_list *list);
+
 /* --- The broker itself -------------------------------------------------------------- */
 
 /* Calls on_fact for each fact: name ("version", "path", "durability", ...) and text, both borrowed
@@ -254,6 +305,16 @@ static inline quern_status quern_inspector_open(const char *url,
 {
     return quern_inspector_open_sized(url, options, sizeof(quern_inspector_options), ret_inspector,
                                       err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_set_limit_sized(quern_inspector *inspector,
+                                                                       const quern_limit *limit,
+                                                                       size_t limit_size,
+                                                                       quern_error *err);
+static inline quern_status quern_inspector_set_limit(quern_inspector *inspector,
+                                                     const quern_limit *limit, quern_error *err)
+{
+    return quern_inspector_set_limit_sized(inspector, limit, sizeof(quern_limit), err);
 }
 
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_tasks_sized(quern_inspector *inspector,

@@ -80,6 +80,8 @@ using queue_list = list<quern_queue_list, const quern_queue_info &, quern_queue_
                         quern_queue_list_at, quern_queue_list_free>;
 using worker_list = list<quern_worker_list, const quern_worker_info &, quern_worker_list_size,
                          quern_worker_list_at, quern_worker_list_free>;
+using limit_list = list<quern_limit_list, const quern_limit &, quern_limit_list_size,
+                        quern_limit_list_at, quern_limit_list_free>;
 
 class inspector
 {
@@ -228,6 +230,39 @@ class inspector
     quern_status resume(const std::string &queue, quern_error &err) noexcept
     {
         return quern_inspector_resume(get(), queue.c_str(), &err);
+    }
+
+    void set_limit(const quern_limit &limit)
+    {
+        detail::must([&](quern_error &err) { return set_limit(limit, err); });
+    }
+    quern_status set_limit(const quern_limit &limit, quern_error &err) noexcept
+    {
+        return quern_inspector_set_limit(get(), &limit, &err);
+    }
+    /* name: of a queue "". */
+    void remove_limit(const std::string &queue, quern_limit_scope scope, const std::string &name)
+    {
+        detail::must([&](quern_error &err) { return remove_limit(queue, scope, name, err); });
+    }
+    quern_status remove_limit(const std::string &queue, quern_limit_scope scope,
+                              const std::string &name, quern_error &err) noexcept
+    {
+        return quern_inspector_remove_limit(get(), queue.c_str(), scope, name.c_str(), &err);
+    }
+    /* queue: "": all. */
+    limit_list limits(const std::string &queue = {})
+    {
+        limit_list list;
+        detail::must([&](quern_error &err) { return limits(queue, list, err); });
+        return list;
+    }
+    quern_status limits(const std::string &queue, limit_list &ret_list, quern_error &err) noexcept
+    {
+        quern_limit_list *list = nullptr;
+        quern_status status =
+            quern_inspector_limits(get(), detail::text_or_null(queue), &list, &err);
+        return took(ret_list, list, status);
     }
 
     quern_inspector *get() const noexcept

@@ -172,6 +172,7 @@ quern_task_info_timeout_ms(const quern_task_info *info); /* QUERN_TIMEOUT_NEVER:
 QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
 QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);   /* 0: none */
 QUERN_API const char *quern_task_info_group(const quern_task_info *info);      /* "": none */
+QUERN_API const char *quern_task_info_limit_key(const quern_task_info *info);  /* "": none */
 /* When it is due: of scheduled tasks and of those that wait for a retry; 0: of others. */
 QUERN_API int64_t quern_task_info_due_at_ms(const quern_task_info *info);
 /* When it was archived; 0: it is not archived. */

@@ -121,6 +121,7 @@ struct task {
     std::string group{};
     std::vector<std::pair<std::string, std::string>> headers{};
     quern_retry_policy retry{};
+    std::string limit_key{};
 
     /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
@@ -146,6 +147,7 @@ struct task {
         out.headers = space.data();
         out.header_count = space.size();
         out.retry = retry;
+        out.limit_key = detail::text_or_null(limit_key);
         return out;
     }
 };
@@ -208,6 +210,10 @@ class task_info_view
     std::string_view group() const noexcept
     {
         return quern_task_info_group(info_);
+    }
+    std::string_view limit_key() const noexcept
+    {
+        return quern_task_info_limit_key(info_);
     }
     std::string_view worker() const noexcept
     {

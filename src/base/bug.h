@@ -94,7 +94,9 @@ enum qn_bug {
     QN_BUG_STAR_IGNORED = 91,      /* days are those of either field, even if one is a star */
     QN_BUG_ZONE_RULE_IGNORED = 92, /* the last offset of a zone's table holds for ever */
     QN_BUG_ZONE_PATH_TRUSTED = 93, /* the name of a zone may lead out of its folder */
-    QN_BUG_SKIPPED_DAY_STAYS = 94  /* the search does not get past a day that a zone skips */
+    QN_BUG_SKIPPED_DAY_STAYS = 94, /* the search does not get past a day that a zone skips */
+    /* Limits */
+    QN_BUG_WINDOW_TOO_SHORT = 134 /* a start is forgotten before its window is over */
 };
 
 #ifdef QN_SEEDED_BUGS

@@ -26,7 +26,8 @@ size_t qn_block_task_size(const struct qn_task *task)
 {
     return headers_size(task) + qn_block_text_size(task->id) + qn_block_text_size(task->queue) +
            qn_block_text_size(task->type) + qn_block_text_size(task->unique_key) +
-           qn_block_text_size(task->group) + qn_block_bytes_size(task->payload, task->payload_size);
+           qn_block_text_size(task->group) + qn_block_text_size(task->limit_key) +
+           qn_block_bytes_size(task->payload, task->payload_size);
 }
 
 size_t qn_block_bytes_size(const void *data, size_t size)
@@ -83,5 +84,6 @@ void qn_block_put_task(char **at, struct qn_task *task)
     task->type = qn_block_put_text(at, task->type);
     task->unique_key = qn_block_put_text(at, task->unique_key);
     task->group = qn_block_put_text(at, task->group);
+    task->limit_key = qn_block_put_text(at, task->limit_key);
     task->payload = qn_block_put_bytes(at, task->payload, task->payload_size);
 }

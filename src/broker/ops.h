@@ -12,6 +12,7 @@
 #include "broker/broker.h"
 #include "broker/group.h"
 #include "broker/inspect.h"
+#include "broker/limit/limit.h"
 #include "broker/schedule/schedule.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
@@ -70,6 +71,9 @@ struct qn_broker_ops {
     qn_schedule_trigger_fn *schedule_trigger;
     qn_schedule_history_fn *schedule_history;
     qn_schedule_record_fn *schedule_record;
+    qn_set_limit_fn *set_limit;
+    qn_remove_limit_fn *remove_limit;
+    qn_limits_fn *limits;
 };
 
 /* The first member of every broker's own struct. */

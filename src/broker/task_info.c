@@ -134,6 +134,11 @@ const char *quern_task_info_group(const quern_task_info *info)
     return text_of(info->task.group);
 }
 
+const char *quern_task_info_limit_key(const quern_task_info *info)
+{
+    return text_of(info->task.limit_key);
+}
+
 static int64_t at_ms_in(const quern_task_info *info, quern_task_state state)
 {
     return info->task.state == state ? info->at_ms : 0;

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory/sized.h"
+#include "broker/limit/limit.h"
 #include "client/client.h"
 
 quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, struct qn_arena *arena,
@@ -25,6 +26,11 @@ quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, stru
                                         .ids = &client->ids};
     status = qn_task_prepare(&in, &terms, arena, ret_task, err);
     pthread_mutex_unlock(&client->ids_mutex);
+    if (status == QUERN_OK && ret_task->limit_key != NULL &&
+        !qn_broker_has_limits(client->broker)) {
+        status = qn_error_set(err, QUERN_E_UNSUPPORTED,
+                              "limit_key: this broker does not have limits yet");
+    }
     return status;
 }
 

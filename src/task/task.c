@@ -71,6 +71,13 @@ static quern_status prepare_names(struct preparation *p, struct qn_id_source *id
     return QUERN_OK;
 }
 
+static quern_status prepare_limit_key(struct preparation *p)
+{
+    const char *key = p->in->limit_key;
+    p->task.limit_key = key;
+    return key == NULL ? QUERN_OK : qn_name_check_new("limit_key", key, p->err);
+}
+
 static quern_status prepare_payload(struct preparation *p, size_t size_max)
 {
     const quern_task *in = p->in;
@@ -239,6 +246,9 @@ quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *t
 {
     struct preparation p = {.in = in, .now_ms = terms->now_wall_ms, .arena = arena, .err = err};
     quern_status status = prepare_names(&p, terms->ids);
+    if (status == QUERN_OK) {
+        status = prepare_limit_key(&p);
+    }
     if (status == QUERN_OK) {
         status = prepare_payload(&p, terms->payload_size_max);
     }

@@ -20,6 +20,7 @@ SIZE(quern_finding, 40);
 SIZE(quern_handler_options, 40);
 SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
+SIZE(quern_limit, 56);
 SIZE(quern_queue, 16);
 SIZE(quern_queue_info, 232);
 SIZE(quern_retry_policy, 24);
@@ -44,4 +45,5 @@ SIZE(quern_severity, 4);
 SIZE(quern_worker_status, 4);
 SIZE(quern_unique_until, 4);
 SIZE(quern_on_duplicate, 4);
+SIZE(quern_limit_scope, 4);
 #endif

@@ -104,6 +104,19 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     quern_mux_free(NULL);
 }
 
+static void refuses_limits(struct objects *t)
+{
+    quern_limit_list *list = NULL;
+    const quern_limit no_queue = {.scope = QUERN_LIMIT_QUEUE, .count = 1};
+    REFUSES("limit", quern_inspector_set_limit(t->inspector, NULL, &err));
+    REFUSES("queue", quern_inspector_set_limit(t->inspector, &no_queue, &err));
+    REFUSES("queue",
+            quern_inspector_remove_limit(t->inspector, NULL, QUERN_LIMIT_QUEUE, NULL, &err));
+    REFUSES("ret_list", quern_inspector_limits(t->inspector, NULL, NULL, &err));
+    REFUSES("inspector", quern_inspector_limits(NULL, NULL, &list, &err));
+    quern_limit_list_free(NULL);
+}
+
 static void inspector_names_the_argument_that_is_null(void **state)
 {
     struct objects *t = *state;
@@ -117,6 +130,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("inspector", quern_inspector_queues(NULL, &queues, &err));
     REFUSES("ret_list", quern_inspector_queues(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_pause(t->inspector, NULL, &err));
+    refuses_limits(t);
     REFUSES("queue", quern_inspector_resume(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_remove_queue(t->inspector, NULL, false, &err));
     REFUSES("ret_days", quern_inspector_history(t->inspector, "q", 1, NULL, &err));
