@@ -96,7 +96,11 @@ enum qn_bug {
     QN_BUG_ZONE_PATH_TRUSTED = 93, /* the name of a zone may lead out of its folder */
     QN_BUG_SKIPPED_DAY_STAYS = 94, /* the search does not get past a day that a zone skips */
     /* Limits */
-    QN_BUG_WINDOW_TOO_SHORT = 134 /* a start is forgotten before its window is over */
+    QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
+    /* Schedules */
+    QN_BUG_MISFIRE_TOO_MANY = 131, /* one missed tick more than the policy allows is sent */
+    QN_BUG_PAUSE_IGNORED = 132,    /* a paused entry is planned like any other */
+    QN_BUG_NIGHT_NOT_CALM = 133    /* a search may begin in a night in which clocks change */
 };
 
 #ifdef QN_SEEDED_BUGS
