@@ -125,7 +125,8 @@ struct qn_entry_filter {
 };
 
 /* Reports each entry once, in no order, until on_entry returns false, which must not use the
- * broker. Reads them in pages, so that no writer waits long; one that is changed meanwhile may be reported as it was or is. */
+ * broker. Reads them in pages, so that no writer waits long; one that is changed meanwhile may be
+ * reported as it was or is. */
 typedef quern_status qn_schedule_list_fn(struct qn_broker *broker,
                                          const struct qn_entry_filter *filter,
                                          bool (*on_entry)(const struct qn_schedule_entry *entry,
