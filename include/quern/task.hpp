@@ -195,7 +195,7 @@ class task_info_view
         std::vector<std::pair<std::string, std::string>> out;
         out.reserve(count);
         for (std::size_t i = 0; i < count; i++) {
-            out.emplace_back(first[i].name, first[i].value);
+            out.emplace_back(first[i].name, first[i].value == nullptr ? "" : first[i].value);
         }
         return out;
     }

@@ -13,10 +13,9 @@
  * of the progress at once. When memory runs out while output is read, the output is cut; the run
  * continues.
  *
- * Progress is for display only. When a child has written PROGRESS_SIZE_MAX bytes of it within
- * PROGRESS_MS, no more of it is read until that time has passed: who floods it has to wait. Only
- * bytes are limited, so a child that writes little at a time, without a pause, keeps this thread
- * reading. */
+ * Progress is for display only. It is read PROGRESS_READS_MAX times within PROGRESS_MS, then no
+ * more until that time has passed: a child that floods it with bytes has to wait, and one that
+ * writes little at a time, without a pause, does not keep this thread busy. */
 #include "pool/exec/child.h"
 
 #include <errno.h>
@@ -33,7 +32,7 @@
 #include "pool/exec/spawn.h"
 
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
-enum { PROGRESS_SIZE_MAX = 1 << 20, PROGRESS_MS = 100, PROGRESS_REST_MAX = 65536 };
+enum { PROGRESS_READS_MAX = 64, PROGRESS_MS = 100, PROGRESS_REST_MAX = 65536 };
 
 enum { IN, OUT, ERR, PROGRESS, CANCEL, PROCESS, FD_COUNT };
 
@@ -46,7 +45,7 @@ struct watch {
     size_t stderr_kept_max; /* that of the spec, or room for the report of spawn.h */
     bool ended;             /* the process; it is a zombie until it is reaped */
     int64_t alarm_mono_ns;  /* when to kill, or, once it has ended, when to stop reading */
-    size_t progress_size;   /* read since progress_from_mono_ns */
+    int progress_reads;     /* since progress_from_mono_ns */
     int64_t progress_from_mono_ns;
 };
 
@@ -129,7 +128,7 @@ static void read_piece(struct watch *watch, int which)
     } else if (which == OUT) {
         keep_output(watch, piece, (size_t)count);
     } else if (which == PROGRESS) {
-        watch->progress_size += (size_t)count;
+        watch->progress_reads++;
         watch->spec->on_progress(piece, (size_t)count, watch->spec->user);
     } else {
         keep_stderr(watch, piece, (size_t)count);
@@ -175,7 +174,7 @@ static int64_t limit_progress(struct watch *watch)
 {
     struct pollfd *progress = &watch->fds[PROGRESS];
     int64_t until_mono_ns = watch->progress_from_mono_ns + PROGRESS_MS * QN_NS_PER_MS;
-    if (watch->progress_size < PROGRESS_SIZE_MAX) {
+    if (watch->progress_reads < PROGRESS_READS_MAX) {
         return INT64_MAX;
     }
     progress->events = 0;
@@ -183,7 +182,7 @@ static int64_t limit_progress(struct watch *watch)
     if (now_mono_ns < until_mono_ns) {
         return until_mono_ns;
     }
-    watch->progress_size = 0;
+    watch->progress_reads = 0;
     watch->progress_from_mono_ns = now_mono_ns;
     progress->events = POLLIN;
     return INT64_MAX;

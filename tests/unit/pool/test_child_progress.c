@@ -11,6 +11,7 @@
 #include "lib_test.h"
 
 struct received {
+    size_t calls;
     char last[16]; /* bytes */
     size_t size;
 };
@@ -23,6 +24,7 @@ static void receive(const char *data, size_t size, void *user)
         received->last[sizeof received->last - 2] = data[i];
     }
     received->size += size;
+    received->calls++;
 }
 
 static struct qn_child_end run_with_progress(const char *text, struct received *received)
@@ -102,6 +104,24 @@ static void a_flood_of_progress_is_slowed_down(void **state)
     qn_child_end_finish(&end);
 }
 
+/* One byte at a time; what waits in the pipe is read at once. */
+static void a_flood_of_small_writes_keeps_no_thread_busy(void **state)
+{
+    (void)state;
+    struct received received;
+    int64_t began_mono_ns = qn_clock_mono_ns();
+    struct qn_child_end end =
+        run_with_progress("i=0; while [ $i -lt 40000 ]; do echo >&3; i=$((i + 1)); done; "
+                          "printf 'fifteen bytes..' >&3",
+                          &received);
+    int64_t spent_ms = (qn_clock_mono_ns() - began_mono_ns) / QN_NS_PER_MS;
+    assert_int_equal(end.code, 0);
+    assert_int_equal(received.size, 40000 + 15);
+    assert_string_equal(received.last, "fifteen bytes..");
+    assert_in_range(received.calls, 1, 64 * (spent_ms / 100 + 3));
+    qn_child_end_finish(&end);
+}
+
 static void a_flood_of_progress_does_not_delay_a_cancellation(void **state)
 {
     (void)state;
@@ -124,6 +144,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_child_may_close_or_ignore_descriptor_3),
     cmocka_unit_test(a_stranger_that_holds_descriptor_3_is_not_waited_for),
     cmocka_unit_test(a_flood_of_progress_is_slowed_down),
+    cmocka_unit_test(a_flood_of_small_writes_keeps_no_thread_busy),
     cmocka_unit_test(a_flood_of_progress_does_not_delay_a_cancellation),
 };
 TEST_MAIN(tests)
