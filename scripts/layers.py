@@ -69,8 +69,9 @@ ROOMS = {
     ],
     "broker/redis": [
         ("broker", r"broker\.c", ["operate", "doctor"]),
-        ("operate", r"operate/", ["inspect"]),
-        ("doctor", r"doctor/", ["inspect"]),
+        ("operate", r"operate/", ["schedule"]),
+        ("doctor", r"doctor/", ["schedule"]),
+        ("schedule", r"schedule/", ["inspect"]),
         ("inspect", r"inspect/", ["upkeep"]),
         ("upkeep", r"upkeep/", ["run"]),
         ("run", r"run/", ["wake"]),

@@ -49,6 +49,16 @@ static const struct qn_broker_ops ops = {
     .pause = qn_redis_pause,
     .remove_queue = qn_redis_remove_queue,
     .doctor = qn_redis_doctor,
+    .schedule_put = qn_redis_schedule_put,
+    .schedule_remove = qn_redis_schedule_remove,
+    .schedule_pause = qn_redis_schedule_pause,
+    .schedule_list = qn_redis_schedule_list,
+    .schedule_lead = qn_redis_schedule_lead,
+    .schedule_claim = qn_redis_schedule_claim,
+    .schedule_tick = qn_redis_schedule_tick,
+    .schedule_trigger = qn_redis_schedule_trigger,
+    .schedule_history = qn_redis_schedule_history,
+    .schedule_record = qn_redis_schedule_record,
 };
 
 static void init_channels(struct qn_redis *self)

@@ -109,5 +109,15 @@ qn_operate_all_fn qn_redis_operate_all;
 qn_pause_fn qn_redis_pause;
 qn_remove_queue_fn qn_redis_remove_queue;
 qn_doctor_fn qn_redis_doctor;
+qn_schedule_put_fn qn_redis_schedule_put;
+qn_schedule_remove_fn qn_redis_schedule_remove;
+qn_schedule_pause_fn qn_redis_schedule_pause;
+qn_schedule_list_fn qn_redis_schedule_list;
+qn_schedule_lead_fn qn_redis_schedule_lead;
+qn_schedule_claim_fn qn_redis_schedule_claim;
+qn_schedule_tick_fn qn_redis_schedule_tick;
+qn_schedule_trigger_fn qn_redis_schedule_trigger;
+qn_schedule_history_fn qn_redis_schedule_history;
+qn_schedule_record_fn qn_redis_schedule_record;
 
 #endif

@@ -194,8 +194,10 @@ enum qn_tick_result {
     QN_TICK_GONE,    /* no such entry */
     QN_TICK_CHANGED, /* another revision */
     QN_TICK_PAUSED,
-    QN_TICK_PAST, /* the last tick is not known_s, or tick_s is not after it */
-    QN_TICK_EARLY /* ahead of the broker's clock */
+    QN_TICK_PAST,  /* the last tick is not known_s, or tick_s is not after it */
+    QN_TICK_EARLY, /* ahead of the broker's clock */
+    QN_TICK_FAILED /* its data are damaged; or, where each queue is a transaction of its own, the
+                    * broker has refused that of this queue, and others have taken effect */
 };
 
 struct qn_tick {

@@ -1,5 +1,5 @@
 -- lib_fields.lua - fields of a message of asynq, read and replaced as bytes; the other bytes stay
--- as they are. Expects now_s.
+-- as they are. Expects now_s, and lib_varint.lua.
 
 -- Only the first fields of a message are read: each header is one.
 local FIELDS_MAX = 2000
@@ -47,15 +47,6 @@ local function each_field(message, visit)
         visit(tag, value, first, at)
     end
     return true
-end
-
-local function varint(number)
-    local out = ''
-    while number >= 128 do
-        out = out .. string.char(number % 128 + 128)
-        number = math.floor(number / 128)
-    end
-    return out .. string.char(number)
 end
 
 -- The message with these fields, bytes by tag, in place of its own. They are put before the

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/text/hash.h"
 #include "broker/redis/run/enqueue_lua.h"
+#include "broker/redis/run/task_row.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
@@ -108,50 +109,14 @@ static bool may_have_twins(const struct batch *batch, const struct part *part)
     return false;
 }
 
-/* Whether it is just a pending task, with everything in its message. */
-static bool is_plain(const struct qn_task *task, char opts[QN_FIELD_SIZE], size_t *ret_opts_size)
-{
-    *ret_opts_size = qn_task_fields_opts_write(task, opts);
-    return task->state == QUERN_TASK_PENDING && task->unique_key == NULL && *ret_opts_size == 0;
-}
-
 static bool all_plain(const struct batch *batch, const struct part *part)
 {
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        char opts[QN_FIELD_SIZE];
-        size_t opts_size = 0;
-        if (!is_plain(&batch->request->tasks[i], opts, &opts_size)) {
+        if (!qn_task_row_is_plain(&batch->request->tasks[i])) {
             return false;
         }
     }
     return true;
-}
-
-static const char *or_empty(const char *text)
-{
-    return text == NULL ? "" : text;
-}
-
-/* The arguments for a task that is more than a pending one. */
-static void add_row(struct qn_pipeline *pipeline, const struct qn_task *task, size_t index)
-{
-    char opts[QN_FIELD_SIZE];
-    size_t opts_size = 0;
-    if (is_plain(task, opts, &opts_size)) {
-        return;
-    }
-    const void *copy = qn_arena_copy(pipeline->arena, opts, opts_size);
-    if (copy == NULL) {
-        qn_pipeline_nomem(pipeline);
-        return;
-    }
-    qn_pipeline_uint(pipeline, index);
-    qn_pipeline_text(pipeline, quern_task_state_name(task->state));
-    qn_pipeline_int(pipeline, task->process_at_ms);
-    qn_pipeline_text(pipeline, or_empty(task->unique_key));
-    qn_pipeline_int(pipeline, task->unique_ms);
-    qn_pipeline_text(pipeline, task->state == QUERN_TASK_AGGREGATING ? task->group : "");
-    qn_pipeline_bytes(pipeline, copy, opts_size);
 }
 
 static quern_status add_part(struct batch *batch, const struct part *part, quern_error *err)
@@ -185,7 +150,7 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
     }
     size_t index = 0;
     for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
-        add_row(pipeline, &batch->request->tasks[i], ++index);
+        qn_task_row_add(pipeline, &batch->request->tasks[i], ++index);
     }
     return QUERN_OK;
 }

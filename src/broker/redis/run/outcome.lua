@@ -102,6 +102,7 @@ if lost[1] or not plain_only then
     local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
+-- include: lib_varint.lua
 -- include: lib_fields.lua
 -- include: lib_end.lua
 -- include: lib_outcomes.lua

@@ -16,6 +16,9 @@
 #define QN_KEY_WORKERS "asynq:workers"
 #define QN_KEY_RECORDS "asynq:quern:workers" /* ours: worker_record.h */
 #define QN_KEY_CANCEL "asynq:cancel"
+#define QN_KEY_SCHEDULERS "asynq:schedulers"     /* and of each its record, see record.c */
+#define QN_KEY_SCHEDULES "asynq:quern:schedules" /* ours, a set: queues with entries */
+#define QN_KEY_SCHEDULE "asynq:quern:schedule"   /* ours, a hash: the leader, the version */
 
 /* The keys of a queue: "asynq:{queue}:" and one of asynq's names or of these, which are ours. */
 #define QN_KEY_ROOT "asynq:{"
@@ -28,6 +31,9 @@
 #define QN_KEY_BRAKED "quern:braked"
 #define QN_KEY_META "quern:meta"
 #define QN_KEY_HOLDERS "quern:workers"
+#define QN_KEY_ENTRIES "quern:entries"
+#define QN_KEY_TICKS "quern:ticks"
+#define QN_KEY_TICKLOG "quern:ticklog:" /* before the name of an entry */
 
 /* "asynq:{queue}:", the key of our scripts. Copied. */
 void qn_keys_add_prefix(struct qn_pipeline *pipeline, const char *queue);

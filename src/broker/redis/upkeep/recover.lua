@@ -31,6 +31,7 @@ redis.call('ZREM', Q .. 'lease', '')
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
 -- include: lib_deaths.lua
+-- include: lib_varint.lua
 -- include: lib_fields.lua
 -- include: lib_end.lua
 -- include: lib_attempts.lua

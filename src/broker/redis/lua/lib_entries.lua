@@ -1,0 +1,34 @@
+-- lib_entries.lua - the entries of schedulers in one queue.
+--
+-- Q quern:entries: name -> "revision created_at_ms\n" and the definition (schedule/definition.c).
+-- Q quern:ticks: name -> "revision last_s runs paused_at_ms", small and apart, since each tick
+--   writes it; the empty name -> "epoch revision": the highest epoch that was claimed, and the last
+--   revision that was given.
+
+-- The row of an entry; nil if it is damaged.
+local function entry_row(text)
+    local revision, last_s, runs, paused =
+        string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
+    if revision and #text <= 64 then
+        return {revision = revision, last_s = tonumber(last_s), runs = tonumber(runs),
+            paused = paused}
+    end
+    return nil
+end
+
+local function entry_text(row)
+    return string.format('%s %.0f %.0f %s', row.revision, row.last_s, row.runs, row.paused)
+end
+
+-- The highest epoch and the last revision. Garbage counts as none: the next write replaces it.
+local function entries_head(text)
+    local epoch, revision = string.match(text or '', '^(%d+) (%d+)$')
+    if epoch and #text <= 40 then
+        return tonumber(epoch), tonumber(revision)
+    end
+    return 0, 0
+end
+
+local function entries_head_text(epoch, revision)
+    return string.format('%.0f %.0f', epoch, revision)
+end
