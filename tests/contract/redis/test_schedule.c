@@ -187,6 +187,7 @@ static void no_tick_is_advanced_while_the_memory_is_full(struct contract *c)
     assert_int_equal(qn_schedule_pause(c->broker, &key, QN_ENTRY_CATCH_UP, NULL), QUERN_OK);
     (void)test_redis_do(server(), "CONFIG SET maxmemory 0");
     assert_int_equal(contract_state(c, "default", "x"), 0);
+    tick.revision = put(c, "a"); /* it is the same, but for the pause */
     assert_int_equal(send(c, &tick, 1), QUERN_OK);
     assert_int_equal(tick.result, QN_TICKED);
     assert_int_equal(contract_state(c, "default", "x"), QUERN_TASK_PENDING);

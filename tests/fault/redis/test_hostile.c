@@ -278,8 +278,7 @@ static const char *const commands[] = {
     "TIME",   "EXISTS", "HGETALL", "HMGET",   "HGET",    "HSTRLEN", "SMEMBERS", "SISMEMBER",
     "SSCAN",  "SCAN",   "ZSCORE",  "ZMSCORE", "ZCARD",   "ZCOUNT",  "LLEN",     "LPOS",
     "GET",    "MGET",   "SCARD",   "MEMORY",  "INFO",    "CONFIG",  "HVALS",    "EVALSHA",
-    "CLIENT", "SADD",   "SREM",    "HDEL",    "PUBLISH", "DBSIZE",
-    "HLEN",   "HSCAN",
+    "CLIENT", "SADD",   "SREM",    "HDEL",    "PUBLISH", "DBSIZE",  "HLEN",     "HSCAN",
 };
 
 static void strange_answers_are_errors_or_nothing(void **state)

@@ -1,6 +1,6 @@
 -- lib_entries.lua - the entries of schedulers in one queue.
 --
--- Q quern:entries: name -> "revision created_at_ms\n" and the definition (schedule/definition.c).
+-- Q quern:entries: name -> "created_at_ms\n" and the definition (schedule/definition.c).
 -- Q quern:ticks: name -> "revision last_s runs paused_at_ms", small and apart, since each tick
 --   writes it; the empty name -> "epoch revision": the highest epoch that was claimed, and the last
 --   revision that was given.
@@ -31,4 +31,9 @@ end
 
 local function entries_head_text(epoch, revision)
     return string.format('%.0f %.0f', epoch, revision)
+end
+
+-- A revision greater than each that was given, also where the head was lost. time: of TIME.
+local function entries_next(revision, time)
+    return math.max(revision + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
 end

@@ -11,6 +11,7 @@
 #include "base/text/plural.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/operate/remove_queue_lua.h"
+#include "broker/redis/schedule/schedule_queues.h"
 #include "broker/redis/schema/keys.h"
 #include "task/limits.h"
 
@@ -22,6 +23,7 @@ struct removal {
     bool force;
     int64_t now_ms;
     bool done;
+    int64_t removed_entries;
 };
 
 /* Counters of a day end by themselves, but not before that. */
@@ -43,6 +45,12 @@ static quern_status refuse_removal(const struct removal *removal, const char *wh
                             qn_plural((uint64_t)count, "task: wait for it or cancel it",
                                       "tasks: wait for them or cancel them"));
     }
+    if (strcmp(why, "entries") == 0) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "queue \"%s\" has %lld %s of the schedule: not removed without force",
+                            removal->queue, (long long)count,
+                            qn_plural((uint64_t)count, "entry", "entries"));
+    }
     return qn_error_set(err, QUERN_E_STATE, "queue \"%s\" holds %lld %s: not removed without force",
                         removal->queue, (long long)count,
                         qn_plural((uint64_t)count, "task", "tasks"));
@@ -54,6 +62,7 @@ static quern_status take_step(struct removal *removal, const struct qn_reply *re
     const char *word = qn_reply_text(qn_reply_at(reply, 0));
     removal->done = strcmp(word, "done") == 0;
     if (removal->done || strcmp(word, "more") == 0) {
+        removal->removed_entries += qn_reply_int(qn_reply_at(reply, 1), 0);
         return QUERN_OK;
     }
     return refuse_removal(removal, word, qn_reply_int(qn_reply_at(reply, 1), 0), err);
@@ -117,6 +126,11 @@ quern_status qn_redis_remove_queue(struct qn_broker *broker, const char *queue, 
         if (status == QUERN_OK) {
             status = qn_page_bound_check(&bound, err);
         }
+    }
+    if (removal.removed_entries > 0) {
+        quern_status dropped = qn_schedule_queue_drop(removal.self, queue, NULL);
+        (void)dropped; /* a queue too many in that set costs the leader a command */
+        qn_schedule_changed(removal.self);
     }
     if (status == QUERN_OK) {
         status = change_name(&removal, "SREM", &used, err);

@@ -3,9 +3,10 @@
 -- KEYS: prefix of the queue. ARGV: "1" to remove tasks, too; how many at most in this step; then
 -- the days whose counters may exist, as "2026-11-20".
 --
--- Reply: {"active", how many}: it is in use, {"holds", how many}: it has tasks; nothing was
--- changed. {"more"}: a step is done and the queue is paused; call again. {"done"}: all is gone, and
--- asynq:queues, which may be on another server, is left to the caller.
+-- Reply: {"active", how many}: it is in use, {"entries", how many}: schedulers enqueue into it,
+-- {"holds", how many}: it has tasks; nothing was changed. {"more", removed entries}: a step is done
+-- and the queue is paused; call again. {"done", removed entries}: all is gone, and asynq:queues,
+-- which may be on another server, is left to the caller.
 --
 -- A queue that is removed in several steps is paused before the first task goes, and keeps its name
 -- until the last key is gone; so after a failure there is a paused queue, which is still listed.
@@ -26,7 +27,10 @@ local active = size('active', 'list', 'LLEN')
 if active > 0 then
     return {'active', active}
 end
-if ARGV[1] ~= '1' then
+local entries = size('quern:entries', 'hash', 'HLEN')
+if ARGV[1] ~= '1' and entries > 0 then
+    return {'entries', entries}
+elseif ARGV[1] ~= '1' then
     local count = size('pending', 'list', 'LLEN') + size('groups', 'set', 'SCARD')
     for i = 1, 4 do
         count = count + size(zsets[i], 'zset', 'ZCARD')
@@ -96,7 +100,23 @@ local function empty_sets(key)
     return not is(key, 'zset')
 end
 
-local all = empty_list(Q .. 'pending')
+-- Entries go first, so that no scheduler enqueues any more. Their histories have the queue's tag.
+local removed = 0
+if entries > 0 then
+    for _, name in ipairs(redis.call('HRANDFIELD', Q .. 'quern:entries', room)) do
+        redis.call('DEL', Q .. 'quern:ticklog:' .. name,
+            string.sub(Q, 1, 6) .. 'scheduler_history:' .. string.sub(Q, 7) .. name)
+        redis.call('HDEL', Q .. 'quern:entries', name)
+        if is(Q .. 'quern:ticks', 'hash') then
+            redis.call('HDEL', Q .. 'quern:ticks', name)
+        end
+        removed = removed + 1
+    end
+    room = room - removed
+end
+
+local all = removed == entries
+all = empty_list(Q .. 'pending') and all
 for _, name in ipairs(zsets) do
     all = empty_zset(Q .. name) and all
 end
@@ -104,15 +124,15 @@ all = empty_groups(Q .. 'groups') and all
 all = empty_sets(Q .. 'aggregation_sets') and all
 if not all then
     redis.call('SET', Q .. 'paused', redis.call('TIME')[1], 'NX')
-    return {'more'}
+    return {'more', removed}
 end
 for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'archived', 'completed',
     'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
     'quern:workers', 'quern:corrupt', 'quern:charged:1', 'quern:charged:2', 'quern:charged:3',
-    'quern:charged:4', 'quern:skip', 'quern:braked', 'paused'}) do
+    'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:entries', 'quern:ticks', 'paused'}) do
     redis.call('DEL', Q .. name)
 end
 for i = 3, #ARGV do
     redis.call('DEL', Q .. 'processed:' .. ARGV[i], Q .. 'failed:' .. ARGV[i])
 end
-return {'done'}
+return {'done', removed}

@@ -9,7 +9,9 @@
 -- include: lib_entries.lua
 local Q, name, what = KEYS[1], ARGV[1], ARGV[3]
 local entries, ticks = Q .. 'quern:entries', Q .. 'quern:ticks'
-local text = redis.call('HGET', ticks, name)
+local texts = redis.call('HMGET', ticks, '', name)
+local epoch, revision = entries_head(texts[1])
+local text = texts[2]
 local left = redis.call('HLEN', entries)
 if not text and redis.call('HEXISTS', entries, name) == 0 then
     return {'gone', left}
@@ -40,6 +42,11 @@ elseif what == 'resume' then
 elseif what == 'reset' then
     row.last_s = now_s
 end
+-- A tick that was planned before a pause is refused as paused; one from before its end as changed.
+if what ~= 'pause' then
+    revision = entries_next(revision, time)
+    row.revision = string.format('%.0f', revision)
+end
 redis.call('HDEL', ticks, ' ')
-redis.call('HSET', ticks, name, entry_text(row))
+redis.call('HSET', ticks, name, entry_text(row), '', entries_head_text(epoch, revision))
 return {'done', left}

@@ -115,8 +115,6 @@ static const char *next_text(struct reader *reader)
 
 static void read_lines(struct reader *reader, struct qn_schedule_entry *entry)
 {
-    (void)next_number(reader, 0, INT64_MAX);
-    next_char(reader, ' ');
     entry->created_at_ms = next_number(reader, 0, QN_MOMENT_MS_MAX);
     next_char(reader, '\n');
     entry->with_seconds = next_number(reader, 0, 1) == 1;

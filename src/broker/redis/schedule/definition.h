@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* definition.h - the definition of an entry, as text in the hash quern:entries.
  *
- *     <revision> <created_at_ms>
+ *     <created_at_ms>
  *     <with_seconds> <size>:<cron>,<size>:<zone>,
  *     <misfire> <misfire_max> <late_ms> <jitter_ms>
  *     <size>:<origin>,

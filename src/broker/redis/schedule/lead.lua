@@ -43,5 +43,8 @@ elseif what == 'end' and is_mine then
 elseif what == 'take' and went_back then
     hold(lease_ms)
 end
-return {is_mine and left_ms > 0 and 1 or 0, text(epoch), owner, id, text(left_ms),
+if left_ms == 0 then
+    owner, id, is_mine = '', '', false
+end
+return {is_mine and 1 or 0, text(epoch), owner, id, text(left_ms),
     text(number(got[6])), text(now_ms)}

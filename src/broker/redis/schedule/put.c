@@ -160,7 +160,11 @@ quern_status qn_redis_schedule_put(struct qn_broker *broker, struct qn_put *puts
         status = take_results(&pipeline, first, puts, count, err);
     }
     qn_pipeline_end(&pipeline);
-    if (status == QUERN_OK || status == QUERN_E_UNKNOWN) {
+    bool is_changed = status == QUERN_E_UNKNOWN;
+    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+        is_changed = is_changed || puts[i].result <= QN_PUT_REPLACED;
+    }
+    if (is_changed) {
         qn_schedule_changed(self);
     }
     if (status == QUERN_E_FULL) {

@@ -13,15 +13,11 @@ local old = redis.call('HGET', entries, name)
 local epoch, revision = entries_head(texts[1])
 local row = texts[2] and entry_row(texts[2])
 local definition = ARGV[5] .. ARGV[6]
-local head, created_at_ms, old_definition
-if old then
-    head, created_at_ms = string.match(old, '^(%d+ (%d+)\n)')
-    old_definition = head and string.sub(old, #head + 1)
-end
+local created_at_ms, old_definition = string.match(old or '', '^(%d+)\n(.*)$')
 -- What one of both is missing of counts as no entry that anybody could expect.
 local is_there = old or texts[2]
 local stored = row and row.revision or '0'
-if old_definition == definition and row and string.sub(old, 1, #stored + 1) == stored .. ' ' then
+if old_definition == definition and row then
     return {'same', stored}
 elseif ARGV[2] == '0' and is_there then
     return {'exists', stored}
@@ -35,8 +31,7 @@ end
 
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
--- Greater than each that was given, also where the empty name was lost.
-revision = math.max(revision + 1, now_s * 1000000 + tonumber(time[2]))
+revision = entries_next(revision, time)
 if row then
     if not old_definition or string.sub(old_definition, 1, #ARGV[5]) ~= ARGV[5] then
         row.last_s = math.max(row.last_s, now_s)
@@ -47,6 +42,6 @@ end
 row.revision = string.format('%.0f', revision)
 created_at_ms = created_at_ms or
     string.format('%.0f', now_s * 1000 + math.floor(tonumber(time[2]) / 1000))
-redis.call('HSET', entries, name, row.revision .. ' ' .. created_at_ms .. '\n' .. definition)
+redis.call('HSET', entries, name, created_at_ms .. '\n' .. definition)
 redis.call('HSET', ticks, name, entry_text(row), '', entries_head_text(epoch, revision))
 return {is_there and 'replaced' or 'added', row.revision}

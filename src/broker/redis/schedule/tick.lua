@@ -128,7 +128,7 @@ for i = 1, count do
         what = results[i] == 'd' and '5' or results[i] == 'c' and '6' or what
         history_add(histories[name], {at_ms = now_ms, tick_s = ARGV[at + 3], what = what,
             skipped = ARGV[at + 4],
-            id = task and ARGV[ids + task] or '',
+            id = task and results[i] == 'o' and ARGV[ids + task] or '',
             at_s = task and results[i] == 'o' and now_s or nil})
     end
 end
