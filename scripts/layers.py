@@ -48,6 +48,7 @@ RESERVED = {
     "broker/ops.h": r"src/broker/",
     "broker/inspect.h": r"src/(broker|inspect)/",
     "hiredis/": r"src/redis/(encode|decode)\.c",
+    "ini.h": r"src/schedule/conf\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"include/quern/sqlite\.h",
     "openssl/": r"src/message/asynq/unique_key\.c|src/net/tls\.c|src/cli/output/base64\.c",

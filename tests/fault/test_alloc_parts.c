@@ -11,6 +11,7 @@
 #include "lib_test.h"
 #include "message/asynq/asynq.h"
 #include "quern/testing.h"
+#include "schedule/conf.h"
 #include "task/task.h"
 
 #define SWEEP_MAX 1000
@@ -150,6 +151,25 @@ static quern_status read_zone(quern_error *err)
     return status;
 }
 
+static quern_status read_conf(quern_error *err)
+{
+    static const char text[] = "[a]\ncron = @daily\ntype = t\npayload = 1\n 2\nheader = x=y\n"
+                               "[b]\ncron = @never\n[c\n[d]\ncron = @daily\ntype = t\n";
+    struct qn_zones zones;
+    struct qn_conf conf = {.entry_count = 7};
+    assert_int_equal(qn_zones_init(&zones, TEST_DATA "/zoneinfo", NULL), QUERN_OK);
+    const struct qn_conf_terms terms = {.origin = "file:x", .zones = &zones, .now_ms = 1};
+    quern_status status =
+        qn_conf_parse((struct qn_bytes){text, sizeof text - 1}, &terms, &conf, err);
+    assert_int_equal(conf.entry_count, status == QUERN_OK ? 2 : 7);
+    if (status == QUERN_OK) {
+        assert_int_equal(conf.fault_count, 2);
+        qn_conf_finish(&conf);
+    }
+    qn_zones_finish(&zones);
+    return status;
+}
+
 /* The least number of allocations that each must have had a chance to fail at. */
 static void parts_report_that_memory_is_out_and_change_nothing(void **state)
 {
@@ -159,7 +179,7 @@ static void parts_report_that_memory_is_out_and_change_nothing(void **state)
         long allocations_min;
     } parts[] = {
         {parse_url, 1},      {make_clock, 1},       {prepare_task, 1}, {convert_task, 6},
-        {convert_server, 5}, {convert_schedule, 5}, {read_zone, 3},
+        {convert_server, 5}, {convert_schedule, 5}, {read_zone, 3},    {read_conf, 3},
     };
     test_alloc_for_good = false;
     for (size_t i = 0; i < TEST_COUNT(parts); i++) {

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/* conf.c - reads schedule.conf with inih.
+ *
+ * inih splits lines into keys and values, but it knows no line numbers, joins what follows a broken
+ * head of a section to the section before, cuts long lines in two and long names off, and its
+ * settings are global to the process. So it gets its lines one by one from a reader of ours, which
+ * counts them, keeps track of the sections, and holds back each line that inih would misread. A
+ * line that should be a key and did not reach the handler was none.
+ *
+ * The first fault of a section is kept; the rest of the section is read over. */
+#include "schedule/conf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/memory/vec.h"
+#include "schedule/conf_section.h"
+#include "task/name.h"
+
+#define BOM "\xef\xbb\xbf"
+#define LINE_ROOM 3 /* inih's line buffer: the end of a line, a NUL, and one to spare */
+#define BLOCK_SIZE 65536
+
+struct reading {
+    const struct qn_conf_terms *terms;
+    struct qn_conf *conf;
+    size_t entry_capacity;
+    size_t fault_capacity;
+    const char *at;
+    const char *end;
+    size_t line;
+    struct qn_conf_section section;
+    const char *name;    /* of the section; NULL: before the first one */
+    size_t section_line; /* of its head */
+    bool is_bad;         /* it has a fault already */
+    bool is_awaited;     /* the last line should reach the handler */
+    bool is_further;     /* it continues the value before */
+    bool is_cut;         /* it has a comment behind its value */
+    bool in_payload;     /* the last key may be continued */
+    quern_status status; /* the first failure that ends it all */
+    quern_error *err;
+};
+
+static void fail(struct reading *r, quern_status status)
+{
+    if (r->status == QUERN_OK) {
+        r->status = status;
+    }
+}
+
+static void add_fault(struct reading *r, size_t line, const char *text)
+{
+    struct qn_conf *conf = r->conf;
+    r->is_bad = true;
+    if (conf->fault_count == QN_CONF_FAULTS_MAX) {
+        fail(r, qn_error_set(r->err, QUERN_E_INVALID, "line %zu: more than %d faults", line,
+                             QN_CONF_FAULTS_MAX));
+        return;
+    }
+    struct qn_conf_fault *faults = qn_vec_grow_in(&conf->arena, conf->faults, conf->fault_count,
+                                                  &r->fault_capacity, sizeof *faults);
+    char *copy = qn_arena_strdup(&conf->arena, text);
+    if (faults == NULL || copy == NULL) {
+        fail(r, qn_error_nomem(r->err));
+        return;
+    }
+    conf->faults = faults;
+    conf->faults[conf->fault_count++] =
+        (struct qn_conf_fault){.line = line, .name = r->name == NULL ? "" : r->name, .text = copy};
+}
+
+/* --- Sections ------------------------------------------------------------------------- */
+
+static void add_entry(struct reading *r, const struct qn_schedule_entry *entry)
+{
+    struct qn_conf *conf = r->conf;
+    if (conf->entry_count == QN_ENTRIES_MAX) {
+        fail(r, qn_error_set(r->err, QUERN_E_INVALID, "line %zu: more than %d entries",
+                             r->section_line, QN_ENTRIES_MAX));
+        return;
+    }
+    struct qn_schedule_entry *entries = qn_vec_grow_in(
+        &conf->arena, conf->entries, conf->entry_count, &r->entry_capacity, sizeof *entries);
+    if (entries == NULL) {
+        fail(r, qn_error_nomem(r->err));
+        return;
+    }
+    conf->entries = entries;
+    conf->entries[conf->entry_count++] = *entry;
+}
+
+static void end_section(struct reading *r)
+{
+    struct qn_entry_given given;
+    struct qn_schedule_entry entry;
+    quern_error err = {0};
+    if (r->name == NULL || r->is_bad || r->status != QUERN_OK) {
+        return;
+    }
+    const struct qn_entry_terms terms = {.zones = r->terms->zones, .now_ms = r->terms->now_ms};
+    quern_status status = qn_conf_section_given(&r->section, &given, &err);
+    if (status == QUERN_OK) {
+        given.name = r->name;
+        given.origin = r->terms->origin;
+        given.default_zone = r->terms->default_zone;
+        status = qn_entry_make(&given, &terms, &r->conf->arena, &entry, &err);
+    }
+    if (status == QUERN_OK) {
+        add_entry(r, &entry);
+    } else if (status == QUERN_E_NOMEM) {
+        fail(r, qn_error_nomem(r->err));
+    } else {
+        size_t line = qn_conf_section_line_of(&r->section, err.text);
+        add_fault(r, line == 0 ? r->section_line : line, err.text);
+    }
+}
+
+static bool is_known(const struct reading *r, const char *name)
+{
+    for (size_t i = 0; i < r->conf->entry_count; i++) {
+        if (strcmp(r->conf->entries[i].name, name) == 0) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < r->conf->fault_count; i++) {
+        if (strcmp(r->conf->faults[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_comment(char c)
+{
+    return c == ';' || c == '#';
+}
+
+/* "[name]", and behind it blanks or a comment. */
+static void begin_section(struct reading *r, const char *line)
+{
+    const char *close = strchr(line, ']');
+    size_t size = close == NULL ? strlen(line + 1) : (size_t)(close - line - 1);
+    const char *behind = close == NULL ? "" : close + 1 + strspn(close + 1, " \t");
+    quern_error err = {0};
+    end_section(r);
+    qn_conf_section_finish(&r->section);
+    qn_conf_section_init(&r->section, &r->conf->arena);
+    r->section_line = r->line;
+    r->is_bad = false;
+    r->in_payload = false;
+    char *name = qn_arena_copy(&r->conf->arena, line + 1, size + 1);
+    if (name == NULL) {
+        r->name = NULL;
+        fail(r, qn_error_nomem(r->err));
+        return;
+    }
+    name[size] = '\0';
+    r->name = name;
+    if (close == NULL) {
+        r->name = "";
+        add_fault(r, r->line, "the head of a section has no ]");
+    } else if (qn_schedule_check_name(name, &err) != QUERN_OK) {
+        r->name = "";
+        add_fault(r, r->line, err.text);
+    } else if (*behind != '\0' && !is_comment(*behind)) {
+        add_fault(r, r->line, "behind the ] of a section is more than a comment");
+    } else if (is_known(r, name)) {
+        add_fault(r, r->line, "there is a section of this name before: the first one counts");
+    }
+}
+
+/* --- Lines ---------------------------------------------------------------------------- */
+
+/* For inih, instead of a line that it should not see. */
+static char *give_other(char *out, const char *line)
+{
+    memcpy(out, line, strlen(line) + 1);
+    return out;
+}
+
+static void check_awaited(struct reading *r)
+{
+    if (r->is_awaited && !r->is_bad) {
+        add_fault(r, r->line, "the line is not KEY = VALUE");
+    }
+    r->is_awaited = false;
+}
+
+static bool has_inline_comment(const char *line)
+{
+    for (const char *at = strchr(line, ';'); at != NULL; at = strchr(at + 1, ';')) {
+        if (at > line && strchr(" \t\v\f", at[-1]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The line, or a blank one; its faults are noted. */
+static char *give_line(struct reading *r, char *out, size_t room)
+{
+    const char *text = out + strspn(out, " \t\v\f");
+    bool indented = text > out;
+    if (*text == '\0' || is_comment(*text)) {
+        return give_other(out, "\n");
+    }
+    if (*out == '[') {
+        begin_section(r, out);
+        return give_other(out, "[s]\n"); /* it forgets the last key */
+    }
+    if (r->name == NULL && !r->is_bad) {
+        add_fault(r, r->line, "a line before the first [section]");
+    }
+    if (r->is_bad || r->status != QUERN_OK) {
+        return give_other(out, "\n");
+    }
+    if (indented && !r->in_payload) {
+        add_fault(r, r->line, "an indented line continues a payload, but there is none before it");
+        return give_other(out, "\n");
+    }
+    r->is_awaited = true;
+    r->is_further = indented;
+    r->is_cut = has_inline_comment(out);
+    size_t size = strlen(out);
+    QN_ASSERT(size + 1 < room);
+    out[size] = '\n';
+    out[size + 1] = '\0';
+    return out;
+}
+
+/* The next line without its end, into `out`. A line that does not fit leaves a blank one. */
+static void take_line(struct reading *r, char *out, size_t size_max)
+{
+    const char *line = r->at;
+    const char *end = memchr(line, '\n', (size_t)(r->end - line));
+    r->at = end == NULL ? r->end : end + 1;
+    end = end == NULL ? r->end : end;
+    r->line++;
+    if (r->line == 1 && end - line >= 3 && memcmp(line, BOM, 3) == 0) {
+        line += 3;
+    }
+    while (end > line && end[-1] == '\r') {
+        end--;
+    }
+    size_t size = (size_t)(end - line);
+    out[0] = '\0';
+    if (size <= size_max && memchr(line, '\0', size) == NULL) {
+        memcpy(out, line, size);
+        out[size] = '\0';
+    } else if (size > size_max && !is_comment(*line) && !r->is_bad) {
+        char text[160];
+        (void)snprintf(text, sizeof text,
+                       "the line has %zu bytes, at most %zu are allowed; a payload continues on "
+                       "the next line, if that is indented",
+                       size, size_max);
+        add_fault(r, r->line, text);
+    } else if (size <= size_max && !r->is_bad) {
+        add_fault(r, r->line, "the line has a NUL character");
+    }
+}
+
+/* As fgets, for inih. */
+static char *read_line(char *out, int room, void *stream)
+{
+    struct reading *r = stream;
+    check_awaited(r);
+    if (r->at == r->end || r->status != QUERN_OK || room <= LINE_ROOM + (int)sizeof "[s]") {
+        return NULL;
+    }
+    take_line(r, out, (size_t)room - LINE_ROOM);
+    return give_line(r, out, (size_t)room);
+}
+
+static int take_key(void *user, const char *section, const char *key, const char *value)
+{
+    (void)section;
+    struct reading *r = user;
+    quern_error err = {0};
+    quern_status status = QUERN_OK;
+    bool payload = qn_conf_section_is_key(key, "payload");
+    if (!r->is_awaited) {
+        return 1;
+    }
+    r->is_awaited = false;
+    if (r->is_cut && (payload || qn_conf_section_is_key(key, "header"))) {
+        add_fault(r, r->line,
+                  "a ; behind a blank begins a comment, which would cut the value: in JSON write "
+                  "\\u003b");
+        return 1;
+    }
+    if (r->is_further) {
+        status = qn_conf_section_continue(&r->section, value, &err);
+    } else {
+        status = qn_conf_section_set(&r->section, key, value, r->line, &err);
+    }
+    r->in_payload = payload;
+    if (status == QUERN_E_NOMEM) {
+        fail(r, qn_error_nomem(r->err));
+    } else if (status != QUERN_OK) {
+        add_fault(r, r->line, err.text);
+    }
+    return 1;
+}
+
+quern_status qn_conf_parse(struct qn_bytes text, const struct qn_conf_terms *terms,
+                           struct qn_conf *ret_conf, quern_error *err)
+{
+    struct qn_conf conf = {.entry_count = 0};
+    const char *start = text.size == 0 ? "" : text.data;
+    struct reading r = {
+        .terms = terms, .conf = &conf, .at = start, .end = start + text.size, .err = err};
+    qn_conf_section_init(&r.section, &conf.arena);
+    int result = ini_parse_stream(read_line, &r, take_key, &r);
+    check_awaited(&r);
+    if (result == -2) {
+        fail(&r, qn_error_nomem(err));
+    } else if (r.at != r.end && r.status == QUERN_OK) {
+        fail(&r, qn_error_set(err, QUERN_E_INVALID, "inih ends at line %zu", r.line));
+    }
+    end_section(&r);
+    qn_conf_section_finish(&r.section);
+    if (r.status != QUERN_OK) {
+        qn_conf_finish(&conf);
+        return r.status;
+    }
+    *ret_conf = conf;
+    return QUERN_OK;
+}
+
+/* --- Files ---------------------------------------------------------------------------- */
+
+static quern_status fail_file(quern_error *err, const char *path, int error)
+{
+    bool for_good = error == EACCES || error == EPERM || error == ELOOP || error == ENOENT ||
+                    error == ENOTDIR || error == ENAMETOOLONG;
+    return qn_error_set(err, for_good ? QUERN_E_NOT_FOUND : QUERN_E_BUSY, "%s: %s", path,
+                        strerror(error));
+}
+
+static quern_status read_all(int fd, const char *path, struct qn_buf *buf, quern_error *err)
+{
+    char block[BLOCK_SIZE];
+    for (;;) {
+        ssize_t got = read(fd, block, sizeof block);
+        if (got == 0) {
+            return QUERN_OK;
+        }
+        if (got < 0 && errno != EINTR) {
+            return fail_file(err, path, errno);
+        }
+        quern_status status = got < 0 ? QUERN_OK : qn_buf_append(buf, block, (size_t)got);
+        if (status == QUERN_E_FULL) {
+            return qn_error_set(err, QUERN_E_INVALID, "%s has more than %zu bytes", path,
+                                QN_CONF_SIZE_MAX);
+        }
+        if (status != QUERN_OK) {
+            return qn_error_nomem(err);
+        }
+    }
+}
+
+quern_status qn_conf_read(const char *path, const struct qn_conf_terms *terms,
+                          struct qn_conf *ret_conf, quern_error *err)
+{
+    struct stat facts;
+    struct qn_buf buf;
+    quern_status status = QUERN_OK;
+    /* O_NONBLOCK: a FIFO that stands there must not block. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return fail_file(err, path, errno);
+    }
+    qn_buf_init(&buf, QN_CONF_SIZE_MAX);
+    if (fstat(fd, &facts) != 0) {
+        status = fail_file(err, path, errno);
+    } else if (!S_ISREG(facts.st_mode)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "%s is not a file", path);
+    } else {
+        status = read_all(fd, path, &buf, err);
+    }
+    (void)close(fd); /* it was only read */
+    if (status == QUERN_OK) {
+        const struct qn_bytes text = {.data = qn_buf_text(&buf), .size = buf.size};
+        status = qn_conf_parse(text, terms, ret_conf, err);
+    }
+    qn_buf_finish(&buf);
+    return status;
+}
+
+void qn_conf_finish(struct qn_conf *conf)
+{
+    qn_arena_finish(&conf->arena);
+    *conf = (struct qn_conf){.entry_count = 0};
+}
