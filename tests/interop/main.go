@@ -5,6 +5,7 @@
 //
 //	asynq_peer rpc REDIS            requests and replies as lines of JSON (rpc.go)
 //	asynq_peer server REDIS CONFIG  a worker, configured by JSON (server.go)
+//	asynq_peer scheduler REDIS      a scheduler and a PeriodicTaskManager (scheduler.go)
 //	asynq_peer record REDIS FOLDER  writes the golden traffic of tests/interop/golden (record.go)
 //
 // REDIS is host:port, or the path of a Unix socket. Times are Unix nanoseconds, durations
@@ -37,7 +38,7 @@ func redisClient(address string) *redis.Client {
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: asynq_peer rpc|server|record REDIS [ARGUMENT]")
+		fmt.Fprintln(os.Stderr, "usage: asynq_peer rpc|server|scheduler|record REDIS [ARGUMENT]")
 		os.Exit(2)
 	}
 	var argument string
@@ -50,6 +51,8 @@ func main() {
 		err = serveRequests(os.Args[2], os.Stdin, os.Stdout)
 	case "server":
 		err = runServer(os.Args[2], argument)
+	case "scheduler":
+		err = runSchedulers(os.Args[2])
 	case "record":
 		err = record(os.Args[2], argument)
 	default:

@@ -125,6 +125,39 @@ func list(p *peer, r *request) (any, error) {
 	return infosOf(infos), err
 }
 
+func schedulerEntries(p *peer, _ *request) (any, error) {
+	type row struct {
+		ID, Spec, Type string
+		Payload        []byte
+		Opts           []string
+		NextS, PrevS   int64
+	}
+	entries, err := p.inspector.SchedulerEntries()
+	var rows []row
+	for _, e := range entries {
+		r := row{ID: e.ID, Spec: e.Spec, Type: e.Task.Type(), Payload: e.Task.Payload(),
+			NextS: e.Next.Unix(), PrevS: e.Prev.Unix()}
+		for _, o := range e.Opts {
+			r.Opts = append(r.Opts, o.String())
+		}
+		rows = append(rows, r)
+	}
+	return rows, err
+}
+
+func schedulerEvents(p *peer, r *request) (any, error) {
+	type row struct {
+		TaskID string
+		AtS    int64
+	}
+	events, err := p.inspector.ListSchedulerEnqueueEvents(r.ID)
+	var rows []row
+	for _, e := range events {
+		rows = append(rows, row{TaskID: e.TaskID, AtS: e.EnqueuedAt.Unix()})
+	}
+	return rows, err
+}
+
 var verbs = map[string]verb{
 	// A client remembers the queues that it has announced: after FLUSHALL a new one is wanted.
 	"fresh": func(p *peer, _ *request) (any, error) {
@@ -161,9 +194,11 @@ var verbs = map[string]verb{
 	"update": func(p *peer, r *request) (any, error) {
 		return nil, p.inspector.UpdateTaskPayload(r.Queue, r.ID, r.Bytes)
 	},
-	"pause":   func(p *peer, r *request) (any, error) { return nil, p.inspector.PauseQueue(r.Queue) },
-	"unpause": func(p *peer, r *request) (any, error) { return nil, p.inspector.UnpauseQueue(r.Queue) },
-	"cancel":  func(p *peer, r *request) (any, error) { return nil, p.inspector.CancelProcessing(r.ID) },
+	"scheduler_entries": schedulerEntries,
+	"scheduler_events":  schedulerEvents,
+	"pause":             func(p *peer, r *request) (any, error) { return nil, p.inspector.PauseQueue(r.Queue) },
+	"unpause":           func(p *peer, r *request) (any, error) { return nil, p.inspector.UnpauseQueue(r.Queue) },
+	"cancel":            func(p *peer, r *request) (any, error) { return nil, p.inspector.CancelProcessing(r.ID) },
 	"remove": func(p *peer, r *request) (any, error) {
 		return nil, p.inspector.DeleteQueue(r.Queue, r.Force)
 	},
