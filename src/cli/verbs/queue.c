@@ -17,6 +17,7 @@
 #include "cli/output/text.h"
 #include "cli/service.h"
 #include "cli/verbs/queue_show.h"
+#include "inspect/queues.h"
 
 #define HISTORY_DAYS_DEFAULT 10
 #define HISTORY_DAYS_MAX 90
@@ -70,18 +71,6 @@ static int run_list(struct qn_cli *cli)
     quern_queue_list_free(list);
     quern_inspector_free(inspector);
     return exit_code;
-}
-
-/* The queue of the list with this name; NULL: there is none. */
-static const quern_queue_info *find_queue(const quern_queue_list *list, const char *name)
-{
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        const quern_queue_info *queue = quern_queue_list_at(list, i);
-        if (strcmp(queue->name, name) == 0) {
-            return queue;
-        }
-    }
-    return NULL;
 }
 
 /* --- One or more queues by name -------------------------------------------------------------- */
@@ -141,9 +130,10 @@ static int inspect(struct by_name *by_name, const char *name)
     quern_worker_list *workers = NULL;
     const quern_queue_info *queue = NULL;
     int exit_code = QN_EXIT_OK;
-    if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
+    const struct qn_names names = {.items = &name, .count = 1};
+    if (qn_inspect_queues(by_name->inspector, names, &list, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
-    } else if ((queue = find_queue(list, name)) == NULL) {
+    } else if ((queue = quern_queue_list_at(list, 0)) == NULL) {
         qn_cli_message(cli, "no queue \"%s\"", name);
         exit_code = QN_EXIT_FAILURE;
     } else {
@@ -227,11 +217,12 @@ static bool confirm_remove(const struct by_name *by_name, const char *name, bool
     const struct qn_cli *cli = by_name->cli;
     quern_error err;
     quern_queue_list *list = NULL;
-    if (quern_inspector_queues(by_name->inspector, &list, &err) != QUERN_OK) {
+    const struct qn_names names = {.items = &name, .count = 1};
+    if (qn_inspect_queues(by_name->inspector, names, &list, &err) != QUERN_OK) {
         *ret_exit = qn_cli_fail(cli, &err);
         return false;
     }
-    const quern_queue_info *queue = find_queue(list, name);
+    const quern_queue_info *queue = quern_queue_list_at(list, 0);
     bool yes = qn_args_given(&cli->args, REMOVE_YES);
     *ret_force = qn_args_given(&cli->args, REMOVE_FORCE) && (yes || queue != NULL);
     if (queue == NULL) {

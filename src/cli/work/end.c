@@ -113,15 +113,12 @@ static struct left read_left(const struct qn_work *work, quern_inspector *inspec
 {
     struct left left = {.next_due_at_ms = INT64_MAX};
     quern_queue_list *list = NULL;
-    if (inspector == NULL || quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
+    if (inspector == NULL || qn_work_queues_list(work, inspector, &list, NULL) != QUERN_OK) {
         return left;
     }
     left.known = true;
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
-        if (!qn_work_queues_serve(work, queue->name)) {
-            continue;
-        }
         left.pending += queue->counts[QUERN_TASK_PENDING];
         left.active += queue->counts[QUERN_TASK_ACTIVE];
         left.scheduled += queue->counts[QUERN_TASK_SCHEDULED];

@@ -9,9 +9,10 @@
 #include "base/text/str.h"
 #include "broker/broker.h"
 #include "cli/memory.h"
+#include "inspect/queues.h"
 #include "task/name.h"
 
-bool qn_work_queues_serve(const struct qn_work *work, const char *queue)
+static bool is_served(const struct qn_work *work, const char *queue)
 {
     for (size_t i = 0; i < work->queue_count; i++) {
         if (strcmp(work->queues[i].name, queue) == 0) {
@@ -42,7 +43,7 @@ static int add_queue(struct qn_work *work, const char *text)
     if (equals != NULL) {
         name[equals - text] = '\0';
     }
-    bool twice = qn_work_queues_serve(work, name);
+    bool twice = is_served(work, name);
     work->names[work->queue_count] = name;
     work->queues[work->queue_count++] = (quern_queue){.name = name, .weight = weight};
     return twice ? qn_cli_usage(work->cli, "--queue: '%s' is given twice", name) : QN_EXIT_OK;
@@ -86,6 +87,16 @@ int qn_work_queues_check(const struct qn_work *work, const char *url)
         }
     }
     return QN_EXIT_OK;
+}
+
+quern_status qn_work_queues_list(const struct qn_work *work, quern_inspector *inspector,
+                                 quern_queue_list **ret_list, quern_error *err)
+{
+    const char *names[QN_QUEUES_MAX];
+    for (size_t i = 0; i < work->queue_count; i++) {
+        names[i] = work->queues[i].name;
+    }
+    return qn_inspect_queues(inspector, (struct qn_names){names, work->queue_count}, ret_list, err);
 }
 
 static bool is_listed(const quern_queue_list *list, const char *name)

@@ -39,7 +39,7 @@ static void warn_of_groups(const struct qn_work *work, const quern_queue_list *l
     for (size_t i = 0; i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
-        if (count > 0 && qn_work_queues_serve(work, queue->name)) {
+        if (count > 0) {
             qn_cli_warn(work->cli,
                         "queue %s holds %" PRIu64 " %s in groups, and no aggregator serves them;"
                         " run them with: quern task run --all --state aggregating --queue %s",
@@ -72,7 +72,7 @@ static int report_with(const struct qn_work *work, quern_inspector *inspector, c
 {
     quern_queue_list *list = NULL;
     quern_error err;
-    if (quern_inspector_queues(inspector, &list, &err) != QUERN_OK) {
+    if (qn_work_queues_list(work, inspector, &list, &err) != QUERN_OK) {
         report_start(work, url, durability); /* damaged data stop no worker */
         return QN_EXIT_OK;
     }

@@ -3,8 +3,6 @@
  *
  * One read transaction on the reading connection, so the result is a consistent snapshot, and no
  * writer waits for it. Counts come from the partial indexes of the schema. */
-#include <string.h>
-
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -15,6 +13,8 @@
 struct queue_listing {
     struct qn_conn *conn;
     int64_t now_ms;
+    bool (*on_queue)(const quern_queue_info *queue, void *user);
+    void *user;
 };
 
 static quern_status read_latency(const struct queue_listing *listing, int64_t queue_no,
@@ -53,13 +53,31 @@ static void read_queue(const struct qn_query *query, quern_queue_info *info)
     info->memory_bytes = -1;
 }
 
-static bool is_wanted(const struct qn_names *only, const char *queue)
+/* name: NULL: all. *ret_go_on: the caller has not had enough. */
+static quern_status list_queues(const struct queue_listing *listing, const char *name,
+                                bool *ret_go_on, quern_error *err)
 {
-    bool found = only == NULL;
-    for (size_t i = 0; !found && i < only->count; i++) {
-        found = strcmp(only->items[i], queue) == 0;
+    struct qn_query query = qn_query_start(listing->conn, sql_queues);
+    qn_query_int(&query, listing->now_ms / DAY_MS);
+    qn_query_int(&query, QN_BRAKE_DEATHS);
+    qn_query_text(&query, name != NULL ? name : "");
+    if (name != NULL) {
+        qn_query_text(&query, name);
+    } else {
+        qn_query_blob(&query, "\xff\xff\xff\xff", 4); /* behind all texts, as blobs are */
     }
-    return found;
+    quern_status status = QUERN_OK;
+    bool go_on = true;
+    while (status == QUERN_OK && go_on && qn_query_row(&query)) {
+        quern_queue_info info = {0};
+        read_queue(&query, &info);
+        status =
+            read_latency(listing, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
+        go_on = status == QUERN_OK && listing->on_queue(&info, listing->user);
+    }
+    quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
+    *ret_go_on = go_on;
+    return status == QUERN_OK ? finished : status;
 }
 
 quern_status qn_sqlite_queues(struct qn_broker *broker, const struct qn_names *only,
@@ -67,26 +85,19 @@ quern_status qn_sqlite_queues(struct qn_broker *broker, const struct qn_names *o
                               void *user, quern_error *err)
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
-    struct queue_listing listing = {.now_ms = qn_clock_wall_ms(broker->clock)};
+    struct queue_listing listing = {
+        .now_ms = qn_clock_wall_ms(broker->clock), .on_queue = on_queue, .user = user};
     quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
     if (status != QUERN_OK) {
         return status;
     }
-    struct qn_query query = qn_query_start(listing.conn, sql_queues);
-    qn_query_int(&query, listing.now_ms / DAY_MS);
-    qn_query_int(&query, QN_BRAKE_DEATHS);
     bool go_on = true;
-    while (status == QUERN_OK && go_on && qn_query_row(&query)) {
-        quern_queue_info info = {0};
-        read_queue(&query, &info);
-        if (!is_wanted(only, info.name)) {
-            continue;
-        }
-        status =
-            read_latency(&listing, sqlite3_column_int64(query.statement, 0), &info.latency_ms, err);
-        go_on = status == QUERN_OK && on_queue(&info, user);
+    if (only == NULL) {
+        status = list_queues(&listing, NULL, &go_on, err);
     }
-    quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
+    for (size_t i = 0; only != NULL && status == QUERN_OK && go_on && i < only->count; i++) {
+        status = list_queues(&listing, only->items[i], &go_on, err);
+    }
     qn_transaction_read_end(self);
-    return status == QUERN_OK ? finished : status;
+    return status;
 }
