@@ -41,6 +41,9 @@ static quern_status check_queues(struct qn_redis_doctor *doctor, quern_error *er
         if (status == QUERN_OK) {
             status = qn_redis_queue_check(doctor, doctor->queues[i], err);
         }
+        if (status == QUERN_OK) {
+            status = qn_redis_entries_check(doctor, doctor->queues[i], err);
+        }
         qn_redis_findings_report(&doctor->findings);
         qn_arena_reset(&doctor->page);
     }

@@ -16,10 +16,11 @@ struct qn_checked_group {
 
 struct qn_checked_queue {
     const char *name;
-    bool listed;    /* in asynq:queues */
-    bool has_tasks; /* it has keys that hold tasks */
-    bool served;    /* a living worker of ours serves it */
-    bool fetched;   /* any worker does, a Go server included */
+    bool listed;      /* in asynq:queues */
+    bool has_tasks;   /* it has keys that hold tasks */
+    bool has_entries; /* or entries of schedulers */
+    bool served;      /* a living worker of ours serves it */
+    bool fetched;     /* any worker does, a Go server included */
     struct qn_checked_group *groups;
     size_t group_count;
     struct qn_id_set ids;    /* all that its containers list */
@@ -62,6 +63,10 @@ QUERN_NODISCARD quern_status qn_containers_walk_index(struct qn_redis_doctor *do
 /* The queue as a whole: its counters, groups, workers (queue.c). */
 QUERN_NODISCARD quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor,
                                                   struct qn_checked_queue *queue, quern_error *err);
+/* The entries of schedulers in a queue (entries.c). */
+QUERN_NODISCARD quern_status qn_redis_entries_check(struct qn_redis_doctor *doctor,
+                                                    const struct qn_checked_queue *queue,
+                                                    quern_error *err);
 /* Dangers for tasks, and notes about the server (server.c). */
 QUERN_NODISCARD quern_status qn_redis_server_check(struct qn_redis_doctor *doctor,
                                                    quern_error *err);

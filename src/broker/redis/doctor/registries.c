@@ -11,10 +11,9 @@ static const struct {
     const char *key;
     const char *type;
 } registries[] = {
-    {QN_KEY_QUEUES, "set"},
-    {QN_KEY_SERVERS, "zset"},
-    {QN_KEY_WORKERS, "zset"},
-    {QN_KEY_RECORDS, "hash"},
+    {QN_KEY_QUEUES, "set"},    {QN_KEY_SERVERS, "zset"},    {QN_KEY_WORKERS, "zset"},
+    {QN_KEY_RECORDS, "hash"},  {QN_KEY_SCHEDULERS, "zset"}, {QN_KEY_SCHEDULES, "set"},
+    {QN_KEY_SCHEDULE, "hash"},
 };
 
 static quern_status check_type(struct qn_redis_doctor *doctor, size_t index, const char *type,

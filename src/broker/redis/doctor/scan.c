@@ -119,13 +119,17 @@ static struct qn_checked_queue *queue_of(struct qn_redis_doctor *doctor, const c
     return queue;
 }
 
+static bool is_named(const struct key *key, const char *name)
+{
+    return key->rest_size == strlen(name) && memcmp(key->rest, name, key->rest_size) == 0;
+}
+
 static bool holds_tasks(const struct key *key)
 {
     static const char *const containers[] = {"pending", "active",   "lease",    "scheduled",
                                              "retry",   "archived", "completed"};
     for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++) {
-        if (key->rest_size == strlen(containers[i]) &&
-            memcmp(key->rest, containers[i], key->rest_size) == 0) {
+        if (is_named(key, containers[i])) {
             return true;
         }
     }
@@ -168,6 +172,8 @@ static quern_status note_keys(struct qn_redis_doctor *doctor, const struct qn_re
             return qn_error_nomem(err);
         }
         queue->has_tasks = queue->has_tasks || holds_tasks(&key);
+        queue->has_entries =
+            queue->has_entries || is_named(&key, QN_KEY_ENTRIES) || is_named(&key, QN_KEY_TICKS);
         if (begins(&key, QN_KEY_GROUP)) {
             status = add_group(doctor, queue, &key, err);
         }

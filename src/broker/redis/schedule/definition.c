@@ -189,7 +189,7 @@ quern_status qn_definition_decode(struct qn_arena *arena, const struct qn_stored
     } else if (!has_row) {
         fault = "its row in quern:ticks is missing or damaged";
     } else if (reader.is_bad) {
-        fault = "its definition is damaged";
+        fault = QN_FAULT_DEFINITION;
     }
     bare.fault = fault;
     bare.created_at_ms = fault == NULL || !reader.is_bad ? entry.created_at_ms : 0;

@@ -33,6 +33,7 @@ struct qn_stored_entry {
     const struct qn_reply *definition;
     const struct qn_reply *row; /* of quern:ticks */
 };
+#define QN_FAULT_DEFINITION "its definition is damaged"
 /* Damage is a fault of the entry, no failure. It lives in the arena and borrows queue and name. */
 QUERN_NODISCARD quern_status qn_definition_decode(struct qn_arena *arena,
                                                   const struct qn_stored_entry *stored,
