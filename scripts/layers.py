@@ -80,7 +80,8 @@ ROOMS = {
         ("schema", r"", []),
     ],
     "broker/sqlite": [
-        ("broker", r"broker\.c", ["operate", "doctor"]),
+        ("broker", r"broker\.c", ["operate", "doctor", "schedule"]),
+        ("schedule", r"schedule/", ["run"]),
         ("operate", r"operate/", ["inspect"]),
         ("doctor", r"doctor/", ["inspect"]),
         ("inspect", r"inspect/", ["upkeep"]),

@@ -41,7 +41,7 @@ static quern_status check(const struct qn_broker *broker, bool offered, quern_er
     return status;
 }
 
-static quern_status check_entry(const struct qn_schedule_entry *entry, quern_error *err)
+quern_status qn_schedule_check_entry(const struct qn_schedule_entry *entry, quern_error *err)
 {
     quern_status status = qn_schedule_check_name(entry->name, err);
     if (status != QUERN_OK) {
@@ -71,7 +71,7 @@ quern_status qn_schedule_put(struct qn_broker *broker, struct qn_put *puts, size
     quern_status status = check(broker, broker->ops->schedule_put != NULL, err);
     QN_ASSERT(count <= QN_BATCH_MAX);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
-        status = check_entry(puts[i].entry, err);
+        status = qn_schedule_check_entry(puts[i].entry, err);
     }
     return status != QUERN_OK ? status : broker->ops->schedule_put(broker, puts, count, err);
 }

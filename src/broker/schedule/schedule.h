@@ -22,6 +22,7 @@
 #define QN_ZONE_SIZE_MAX 255                /* a name of the zone database, or a TZ text */
 #define QN_ORIGIN_SIZE_MAX 4200             /* "file:" and a path */
 #define QN_LEADER_ID_SIZE_MAX 400           /* "host:pid:id" */
+#define QN_LEAD_MS_MAX 60000                /* the lease of the leader */
 #define QN_MISFIRE_MAX 1000                 /* ticks caught up at once */
 #define QN_JITTER_MS_MAX (24 * 3600 * INT64_C(1000))
 #define QN_TICK_HISTORY_MAX 1000 /* events of an entry, as asynq */
@@ -62,6 +63,10 @@ struct qn_schedule_entry {
     const char *fault;    /* in a listing; not NULL: why its definition cannot be read; then only
                            * name, task.queue and the broker's fields are set */
 };
+
+/* Its name, the sizes of its texts, its numbers; not its task. QUERN_E_INVALID. */
+QUERN_NODISCARD quern_status qn_schedule_check_entry(const struct qn_schedule_entry *entry,
+                                                     quern_error *err);
 
 /* put and remove: which stored entry is expected. */
 #define QN_REVISION_NONE 0         /* none of this name */
@@ -148,7 +153,7 @@ struct qn_lead {
     enum qn_lead_what what;
     const char *owner; /* from qn_owner_self */
     const char *id;    /* "host:pid:id" of this scheduler, unique for its life */
-    int64_t lease_ms;  /* take and renew */
+    int64_t lease_ms;  /* take and renew; at most QN_LEAD_MS_MAX */
 };
 
 struct qn_lead_reply {
@@ -196,8 +201,9 @@ enum qn_tick_result {
     QN_TICK_PAUSED,
     QN_TICK_PAST,  /* the last tick is not known_s, or tick_s is not after it */
     QN_TICK_EARLY, /* ahead of the broker's clock */
-    QN_TICK_FAILED /* its data are damaged; or, where each queue is a transaction of its own, the
-                    * broker has refused that of this queue, and others have taken effect */
+    QN_TICK_FAILED /* its data are damaged, or its queue takes no more tasks now; or, where each
+                    * queue is a transaction of its own, the broker has refused that of this
+                    * queue, and others have taken effect */
 };
 
 struct qn_tick {

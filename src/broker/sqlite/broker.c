@@ -28,7 +28,7 @@
 
 #define COMMAND_TIMEOUT_MS 10000
 
-/* A line each, in the order of broker.h. */
+/* A line each, in the order of ops.h. */
 static const struct qn_broker_ops ops = {
     .scheme = "sqlite",
     .exchanges_max = 1,
@@ -66,6 +66,16 @@ static const struct qn_broker_ops ops = {
     .pause = qn_sqlite_pause,
     .remove_queue = qn_sqlite_remove_queue,
     .doctor = qn_sqlite_doctor,
+    .schedule_put = qn_sqlite_schedule_put,
+    .schedule_remove = qn_sqlite_schedule_remove,
+    .schedule_pause = qn_sqlite_schedule_pause,
+    .schedule_list = qn_sqlite_schedule_list,
+    .schedule_lead = qn_sqlite_schedule_lead,
+    .schedule_claim = qn_sqlite_schedule_claim,
+    .schedule_tick = qn_sqlite_schedule_tick,
+    .schedule_trigger = qn_sqlite_schedule_trigger,
+    .schedule_history = qn_sqlite_schedule_history,
+    .schedule_record = qn_sqlite_schedule_record,
 };
 
 struct parameters {

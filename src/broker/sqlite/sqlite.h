@@ -3,7 +3,8 @@
  * the store use.
  *
  * The rooms, lowest first: file (the path), store (connections, transactions), schema, wake, queue
- * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; broker.c is above all.
+ * (counters, brakes, solo locks), run, upkeep, inspect, operate, doctor; schedule is above run;
+ * broker.c is above all.
  * Writing: qn_transaction_begin .. commit or rollback. Reading: qn_transaction_read_begin ..
  * read_end. Waking: qn_waiters_wake after a commit that made work, qn_waiters_report_ends after one
  * that may have ended tasks. */
@@ -165,5 +166,15 @@ qn_operate_all_fn qn_sqlite_operate_all;
 qn_pause_fn qn_sqlite_pause;
 qn_remove_queue_fn qn_sqlite_remove_queue;
 qn_doctor_fn qn_sqlite_doctor;
+qn_schedule_put_fn qn_sqlite_schedule_put;
+qn_schedule_remove_fn qn_sqlite_schedule_remove;
+qn_schedule_pause_fn qn_sqlite_schedule_pause;
+qn_schedule_list_fn qn_sqlite_schedule_list;
+qn_schedule_lead_fn qn_sqlite_schedule_lead;
+qn_schedule_claim_fn qn_sqlite_schedule_claim;
+qn_schedule_tick_fn qn_sqlite_schedule_tick;
+qn_schedule_trigger_fn qn_sqlite_schedule_trigger;
+qn_schedule_history_fn qn_sqlite_schedule_history;
+qn_schedule_record_fn qn_sqlite_schedule_record;
 
 #endif

@@ -9,6 +9,8 @@
  *
  * Inside a caller's transaction all is done under a savepoint, so that a failing batch leaves
  * nothing behind and the transaction usable. */
+#include "broker/sqlite/run/enqueue.h"
+
 #include <string.h>
 #include <sys/stat.h>
 
@@ -207,6 +209,16 @@ static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqu
     for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
         status = store(batch, &enqueue->tasks[i], &enqueue->results[i], err);
     }
+    return status;
+}
+
+quern_status qn_enqueue_store(struct qn_sqlite *self, struct qn_conn *conn,
+                              const struct qn_enqueue *enqueue, bool *ret_wake, quern_error *err)
+{
+    struct batch batch = {.conn = conn};
+    batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
+    quern_status status = store_all(&batch, enqueue, err);
+    *ret_wake = *ret_wake || batch.wake;
     return status;
 }
 

@@ -193,6 +193,57 @@ ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN grp_set INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN limit_key TEXT;
 
+-- Entries of schedules (src/broker/schedule/schedule.h). revision: of the counter, new with each
+-- change. last_s: the last tick that is done with; advanced in the transaction that enqueues its
+-- task. task: template.h.
+CREATE TABLE quern_entry (
+    queue           INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    revision        INTEGER NOT NULL,
+    origin          TEXT NOT NULL,
+    cron            TEXT NOT NULL,
+    zone            TEXT NOT NULL,
+    with_seconds    INTEGER NOT NULL CHECK (with_seconds IN (0, 1)),
+    misfire         INTEGER NOT NULL CHECK (misfire BETWEEN 1 AND 3),
+    misfire_max     INTEGER NOT NULL CHECK (misfire_max BETWEEN 1 AND 1000),
+    late_ms         INTEGER NOT NULL CHECK (late_ms >= 0),
+    jitter_ms       INTEGER NOT NULL CHECK (jitter_ms >= 0),
+    created_at_ms   INTEGER NOT NULL,
+    paused_at_ms    INTEGER NOT NULL DEFAULT 0,
+    last_s          INTEGER NOT NULL,
+    runs            INTEGER NOT NULL DEFAULT 0,
+    task            BLOB NOT NULL,
+    PRIMARY KEY (queue, name)
+) STRICT, WITHOUT ROWID;
+
+-- What became of the ticks, the latest 1 000 of each entry. seq: of the counter; what: a
+-- qn_tick_what; id: of the task, NULL: none was stored.
+CREATE TABLE quern_tick (
+    queue           INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    seq             INTEGER NOT NULL,
+    tick_s          INTEGER NOT NULL,
+    at_ms           INTEGER NOT NULL,
+    what            INTEGER NOT NULL,
+    skipped         INTEGER NOT NULL,
+    id              TEXT,
+    PRIMARY KEY (queue, name, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quern_tick_at ON quern_tick (at_ms);
+
+-- One row, once there was an entry or a scheduler. version: of the counter, new when an entry
+-- changes. The lease of the leader is kept on the boot clock; until_ms, its end on the wall clock,
+-- is for an owner of another boot.
+CREATE TABLE quern_leader (
+    one             INTEGER PRIMARY KEY CHECK (one = 1),
+    epoch           INTEGER NOT NULL,
+    version         INTEGER NOT NULL,
+    owner           TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    lease_until     INTEGER NOT NULL,
+    until_ms        INTEGER NOT NULL
+) STRICT;
+
 -- What the migrations come to, to compare a file with when it is opened: making these takes a fifth
 -- of the time. Whether they are right is seen whenever a file is opened for the second time.
 -- name: schema_made
@@ -321,3 +372,43 @@ CREATE TABLE quern_host (
     written_at_ms   INTEGER NOT NULL,
     PRIMARY KEY (queue, host)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE quern_entry (
+    queue           INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    revision        INTEGER NOT NULL,
+    origin          TEXT NOT NULL,
+    cron            TEXT NOT NULL,
+    zone            TEXT NOT NULL,
+    with_seconds    INTEGER NOT NULL CHECK (with_seconds IN (0, 1)),
+    misfire         INTEGER NOT NULL CHECK (misfire BETWEEN 1 AND 3),
+    misfire_max     INTEGER NOT NULL CHECK (misfire_max BETWEEN 1 AND 1000),
+    late_ms         INTEGER NOT NULL CHECK (late_ms >= 0),
+    jitter_ms       INTEGER NOT NULL CHECK (jitter_ms >= 0),
+    created_at_ms   INTEGER NOT NULL,
+    paused_at_ms    INTEGER NOT NULL DEFAULT 0,
+    last_s          INTEGER NOT NULL,
+    runs            INTEGER NOT NULL DEFAULT 0,
+    task            BLOB NOT NULL,
+    PRIMARY KEY (queue, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE quern_tick (
+    queue           INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    seq             INTEGER NOT NULL,
+    tick_s          INTEGER NOT NULL,
+    at_ms           INTEGER NOT NULL,
+    what            INTEGER NOT NULL,
+    skipped         INTEGER NOT NULL,
+    id              TEXT,
+    PRIMARY KEY (queue, name, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quern_tick_at ON quern_tick (at_ms);
+CREATE TABLE quern_leader (
+    one             INTEGER PRIMARY KEY CHECK (one = 1),
+    epoch           INTEGER NOT NULL,
+    version         INTEGER NOT NULL,
+    owner           TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    lease_until     INTEGER NOT NULL,
+    until_ms        INTEGER NOT NULL
+) STRICT;
