@@ -53,5 +53,18 @@ DELETE FROM quern_day WHERE queue = ?1;
 -- name: queue_host_delete
 DELETE FROM quern_host WHERE queue = ?1;
 
+-- name: queue_entry_count
+SELECT count(*) FROM quern_entry WHERE queue = ?1;
+
+-- name: queue_entry_delete
+DELETE FROM quern_entry WHERE queue = ?1;
+
+-- name: queue_tick_delete
+DELETE FROM quern_tick WHERE queue = ?1;
+
+-- Schedulers load their entries again.
+-- name: queue_entry_version
+UPDATE quern_leader SET version = ?1;
+
 -- name: queue_delete
 DELETE FROM quern_queue WHERE no = ?1;

@@ -3,13 +3,15 @@
  *
  * A queue that holds tasks is removed in bounded steps, so that workers of other queues never wait
  * long: it is paused first, so that nothing new starts, then its tasks are removed by the hundred;
- * the last step removes the remaining ones, its locks, its days and its row in one transaction. If
+ * the last step removes the remaining ones, its locks, its days, its entries of schedules and its
+ * row in one transaction. If
  * a step fails, the queue stays paused with the remaining tasks. */
 #include "base/error.h"
 #include "base/text/plural.h"
 #include "broker/sqlite/operate/operate.h"
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/store/query.h"
+#include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"
 
@@ -23,7 +25,8 @@ struct removal {
 
 struct task_counts {
     int64_t active;
-    int64_t all; /* at most STEP_MAX + 1 */
+    int64_t all;     /* at most STEP_MAX + 1 */
+    int64_t entries; /* of schedules */
 };
 
 static quern_status count_tasks(struct qn_conn *conn, int64_t queue_no,
@@ -40,14 +43,21 @@ static quern_status count_tasks(struct qn_conn *conn, int64_t queue_no,
     qn_query_int(&query, queue_no);
     qn_query_int(&query, STEP_MAX + 1);
     ret_counts->all = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    status = qn_query_finish(&query, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    query = qn_query_start(conn, sql_queue_entry_count);
+    qn_query_int(&query, queue_no);
+    ret_counts->entries = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     return qn_query_finish(&query, err);
 }
 
-static quern_status delete_rows(struct qn_conn *conn, const char *sql, int64_t queue_no,
-                                quern_error *err)
+static quern_status run_with(struct qn_conn *conn, const char *sql, int64_t number,
+                             quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql);
-    qn_query_int(&query, queue_no);
+    qn_query_int(&query, number);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -61,17 +71,22 @@ static quern_status delete_tasks(struct qn_conn *conn, int64_t queue_no, quern_e
 
 static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_error *err)
 {
-    quern_status status = delete_rows(conn, sql_queue_lock_delete, queue_no, err);
-    if (status == QUERN_OK) {
-        status = delete_rows(conn, sql_queue_day_delete, queue_no, err);
-    }
-    if (status == QUERN_OK) {
-        status = delete_rows(conn, sql_queue_host_delete, queue_no, err);
-    }
-    if (status == QUERN_OK) {
-        status = delete_rows(conn, sql_queue_delete, queue_no, err);
+    static const char *const statements[] = {sql_queue_lock_delete,  sql_queue_day_delete,
+                                             sql_queue_host_delete,  sql_queue_tick_delete,
+                                             sql_queue_entry_delete, sql_queue_delete};
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < sizeof statements / sizeof statements[0]; i++) {
+        status = run_with(conn, statements[i], queue_no, err);
     }
     return status;
+}
+
+/* Schedulers load their entries again when this number changes. */
+static quern_status change_version(struct qn_conn *conn, quern_error *err)
+{
+    int64_t version = 0;
+    quern_status status = qn_tables_numbers(conn, 1, &version, err);
+    return status == QUERN_OK ? run_with(conn, sql_queue_entry_version, version, err) : status;
 }
 
 static quern_status check_removable(const struct removal *removal, const struct task_counts *counts,
@@ -90,6 +105,12 @@ static quern_status check_removable(const struct removal *removal, const struct 
             err, QUERN_E_STATE, "queue \"%s\" holds %s%lld %s: not removed without force",
             removal->queue, more ? "more than " : "", (long long)(more ? STEP_MAX : counts->all),
             qn_plural((uint64_t)counts->all, "task", "tasks"));
+    }
+    if (counts->entries > 0 && !removal->force) {
+        return qn_error_set(err, QUERN_E_STATE,
+                            "queue \"%s\" has %lld %s of the schedule: not removed without force",
+                            removal->queue, (long long)counts->entries,
+                            qn_plural((uint64_t)counts->entries, "entry", "entries"));
     }
     return QUERN_OK;
 }
@@ -116,6 +137,9 @@ static quern_status remove_step(struct qn_conn *conn, const struct removal *remo
     *ret_done = counts.all <= STEP_MAX;
     if (status == QUERN_OK && *ret_done) {
         status = delete_queue(conn, row.no, err);
+    }
+    if (status == QUERN_OK && *ret_done && counts.entries > 0) {
+        status = change_version(conn, err);
     }
     return status;
 }
