@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* change.c - removes, pauses and resumes entries. */
 #include "base/error.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/transaction.h"
@@ -11,9 +11,9 @@ static quern_status remove_entry(struct qn_conn *conn, const struct qn_entry_key
 {
     struct qn_entry_row row;
     int64_t revision = 0;
-    quern_status status = qn_entry_find_key(conn, key, &row, err);
+    quern_status status = qn_entry_row_find_key(conn, key, &row, err);
     if (status == QUERN_OK) {
-        status = qn_entry_note_change(conn, &revision, err);
+        status = qn_entry_row_note_change(conn, &revision, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -62,7 +62,7 @@ static quern_status change_pause(struct qn_conn *conn, const struct qn_entry_key
     struct qn_entry_row row;
     int64_t revision = 0;
     bool pause = what == QN_ENTRY_PAUSE;
-    quern_status status = qn_entry_find_key(conn, key, &row, err);
+    quern_status status = qn_entry_row_find_key(conn, key, &row, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -70,7 +70,7 @@ static quern_status change_pause(struct qn_conn *conn, const struct qn_entry_key
         return qn_error_set(err, QUERN_E_STATE, "entry \"%s\" is %s", key->name,
                             pause ? "already paused" : "not paused");
     }
-    status = qn_entry_note_change(conn, &revision, err);
+    status = qn_entry_row_note_change(conn, &revision, err);
     if (status != QUERN_OK) {
         return status;
     }

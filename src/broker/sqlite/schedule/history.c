@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* history.c - what became of the latest ticks of an entry. */
 #include "base/error.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/tables.h"
@@ -23,7 +23,7 @@ static quern_status read_events(const struct reading *reading, int64_t queue_no,
     qn_query_int(&query, QN_TICK_HISTORY_MAX);
     while (go_on && qn_query_row(&query)) {
         const struct qn_tick_event event = {
-            .tick_s = qn_entry_column_s(query.statement, 0),
+            .tick_s = qn_entry_row_column_s(query.statement, 0),
             .at_ms = qn_query_column_moment_ms(query.statement, 1),
             .what = (enum qn_tick_what)qn_query_column_count(query.statement, 2),
             .skipped = (uint32_t)qn_query_column_count(query.statement, 3),

@@ -12,7 +12,7 @@
 #include "base/assert.h"
 #include "base/bug.h"
 #include "base/error.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/lead.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/sqlite.h"

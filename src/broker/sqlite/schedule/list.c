@@ -4,7 +4,7 @@
  * An entry that cannot be read is reported with its fault, so that it costs no other entry. */
 #include "base/error.h"
 #include "broker/schedule/template.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/transaction.h"
@@ -52,7 +52,7 @@ static void read_entry(struct listing *listing, const struct qn_query *query,
     entry->revision = (uint64_t)qn_query_column_sane(query, COLUMN_REVISION);
     entry->created_at_ms = qn_query_column_moment_ms(row, COLUMN_CREATED_AT);
     entry->paused_at_ms = qn_query_column_moment_ms(row, COLUMN_PAUSED_AT);
-    entry->last_s = qn_entry_column_s(row, COLUMN_LAST);
+    entry->last_s = qn_entry_row_column_s(row, COLUMN_LAST);
     entry->runs = (uint64_t)qn_query_column_sane(query, COLUMN_RUNS);
     entry->origin = qn_query_column_text(query, COLUMN_ORIGIN);
     entry->cron = qn_query_column_text(query, COLUMN_CRON);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text/buf.h"
 #include "broker/schedule/template.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/tables.h"
@@ -62,7 +62,7 @@ static quern_status compare(struct putting *putting, const struct qn_schedule_en
     stored.found = qn_query_row(&query);
     if (stored.found) {
         stored.revision = (uint64_t)qn_query_column_sane(&query, 0);
-        stored.last_s = qn_entry_column_s(query.statement, 1);
+        stored.last_s = qn_entry_row_column_s(query.statement, 1);
         stored.same_ticks = sqlite3_column_int(query.statement, 2) != 0;
         stored.same = stored.same_ticks && sqlite3_column_int(query.statement, 3) != 0;
     }
@@ -107,7 +107,7 @@ static quern_status write_entry(struct putting *putting, struct qn_put *put,
                                 const struct stored *stored, quern_error *err)
 {
     int64_t revision = 0;
-    quern_status status = qn_entry_note_change(putting->conn, &revision, err);
+    quern_status status = qn_entry_row_note_change(putting->conn, &revision, err);
     if (status != QUERN_OK) {
         return status;
     }

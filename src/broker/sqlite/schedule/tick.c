@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/enqueue.h"
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 #include "broker/sqlite/schedule/lead.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/session.h"
@@ -99,7 +99,7 @@ static quern_status apply(struct ticking *ticking, struct qn_tick *tick,
     }
     tick->stored_s = tick->tick_s;
     ticking->changed = true;
-    return qn_entry_advance(ticking->conn, row, tick->name, &event, err);
+    return qn_entry_row_advance(ticking->conn, row, tick->name, &event, err);
 }
 
 static quern_status tick_all(struct ticking *ticking, struct qn_ticks *ticks, quern_error *err)
@@ -109,7 +109,7 @@ static quern_status tick_all(struct ticking *ticking, struct qn_ticks *ticks, qu
         struct qn_tick *tick = &ticks->ticks[i];
         struct qn_entry_row row;
         QN_ASSERT(tick->task == NULL || strcmp(tick->task->queue, tick->queue) == 0);
-        status = qn_entry_find(ticking->conn, tick->queue, tick->name, &row, err);
+        status = qn_entry_row_find(ticking->conn, tick->queue, tick->name, &row, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -224,7 +224,7 @@ static quern_status trigger_in(struct ticking *ticking, const struct qn_trigger 
         ticking->wake = known;
         return status;
     }
-    status = qn_entry_find_key(ticking->conn, &key, &row, err);
+    status = qn_entry_row_find_key(ticking->conn, &key, &row, err);
     if (status == QUERN_OK) {
         status = store(ticking, trigger->task, &stored, err);
     }
@@ -244,7 +244,7 @@ static quern_status trigger_in(struct ticking *ticking, const struct qn_trigger 
                                          .now_ms = ticking->now_ms,
                                          .what = QN_TICK_MANUAL,
                                          .id = trigger->task->id};
-    status = qn_entry_advance(ticking->conn, &row, trigger->name, &event, err);
+    status = qn_entry_row_advance(ticking->conn, &row, trigger->name, &event, err);
     const struct qn_bytes bytes = {.data = &done, .size = sizeof done};
     ticking->changed = true;
     return status == QUERN_OK

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* entry.c - the row of an entry, as the operations on it need it.
+/* entry_row.c - the row of an entry, as the operations on it need it.
  *
  * Anybody can write to the file, so numbers are clamped where they are read; every operation reads
  * them here, and so with the same result. */
-#include "broker/sqlite/schedule/entry.h"
+#include "broker/sqlite/schedule/entry_row.h"
 
 #include "base/error.h"
 #include "base/text/number.h"
@@ -12,13 +12,13 @@
 
 #define TRIM_EVERY 16 /* events; to count to 1 000 takes longer than all the rest of a tick */
 
-int64_t qn_entry_column_s(sqlite3_stmt *row, int column)
+int64_t qn_entry_row_column_s(sqlite3_stmt *row, int column)
 {
     return qn_number_clamp(sqlite3_column_int64(row, column), 0, QN_MOMENT_MS_MAX / 1000);
 }
 
-quern_status qn_entry_find(struct qn_conn *conn, const char *queue, const char *name,
-                           struct qn_entry_row *ret_row, quern_error *err)
+quern_status qn_entry_row_find(struct qn_conn *conn, const char *queue, const char *name,
+                               struct qn_entry_row *ret_row, quern_error *err)
 {
     struct qn_entry_row row = {0};
     quern_status status = qn_tables_queue_no(conn, queue, false, &row.queue_no, err);
@@ -33,7 +33,7 @@ quern_status qn_entry_find(struct qn_conn *conn, const char *queue, const char *
         if (row.found) {
             row.revision = (uint64_t)qn_query_column_sane(&query, 0);
             row.paused_at_ms = qn_query_column_moment_ms(query.statement, 1);
-            row.last_s = qn_entry_column_s(query.statement, 2);
+            row.last_s = qn_entry_row_column_s(query.statement, 2);
         }
         status = qn_query_finish(&query, err);
     }
@@ -43,10 +43,10 @@ quern_status qn_entry_find(struct qn_conn *conn, const char *queue, const char *
     return status;
 }
 
-quern_status qn_entry_find_key(struct qn_conn *conn, const struct qn_entry_key *key,
-                               struct qn_entry_row *ret_row, quern_error *err)
+quern_status qn_entry_row_find_key(struct qn_conn *conn, const struct qn_entry_key *key,
+                                   struct qn_entry_row *ret_row, quern_error *err)
 {
-    quern_status status = qn_entry_find(conn, key->queue, key->name, ret_row, err);
+    quern_status status = qn_entry_row_find(conn, key->queue, key->name, ret_row, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -60,7 +60,7 @@ quern_status qn_entry_find_key(struct qn_conn *conn, const struct qn_entry_key *
     return QUERN_OK;
 }
 
-quern_status qn_entry_note_change(struct qn_conn *conn, int64_t *ret_revision, quern_error *err)
+quern_status qn_entry_row_note_change(struct qn_conn *conn, int64_t *ret_revision, quern_error *err)
 {
     quern_status status = qn_tables_numbers(conn, 1, ret_revision, err);
     if (status != QUERN_OK) {
@@ -94,9 +94,9 @@ static quern_status note(struct qn_conn *conn, const struct qn_entry_row *row, c
     return qn_query_run(&query, NULL, err);
 }
 
-quern_status qn_entry_advance(struct qn_conn *conn, const struct qn_entry_row *row,
-                              const char *name, const struct qn_entry_event *event,
-                              quern_error *err)
+quern_status qn_entry_row_advance(struct qn_conn *conn, const struct qn_entry_row *row,
+                                  const char *name, const struct qn_entry_event *event,
+                                  quern_error *err)
 {
     struct qn_query query = qn_query_start(conn, sql_entry_advance);
     qn_query_int(&query, row->queue_no);
