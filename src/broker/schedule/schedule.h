@@ -161,7 +161,7 @@ struct qn_lead_reply {
     uint64_t epoch; /* of the leader, or of the last one; a new leader has a greater one than all
                      * before; 0: there was none */
     char owner[QN_OWNER_SIZE];
-    char id[QN_LEADER_ID_SIZE_MAX + 1]; /* of the leader; "": none leads */
+    char id[QN_LEADER_ID_SIZE_MAX + 1]; /* of the leader; "": none leads now */
     int64_t lease_left_ms;              /* 0: none leads, or its lease is over */
     uint64_t version; /* differs from before if any entry was put, removed, paused or resumed */
     int64_t now_ms;   /* the broker's wall clock */
@@ -255,7 +255,7 @@ struct qn_tick_event {
     int64_t at_ms;
     enum qn_tick_what what;
     uint32_t skipped; /* ticks before it that were passed over */
-    const char *id;   /* of the task; "": none */
+    const char *id;   /* of the task; "": none was stored */
 };
 
 /* The newest first, of an entry that is stored or was removed. */
