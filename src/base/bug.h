@@ -103,7 +103,8 @@ enum qn_bug {
     QN_BUG_TICK_WITHOUT_TASK = 123, /* an entry is advanced without its task */
     QN_BUG_MISFIRE_TOO_MANY = 131,  /* one missed tick more than the policy allows is sent */
     QN_BUG_PAUSE_IGNORED = 132,     /* a paused entry is planned like any other */
-    QN_BUG_NIGHT_NOT_CALM = 133     /* a search may begin in a night in which clocks change */
+    QN_BUG_NIGHT_NOT_CALM = 133,    /* a search may begin in a night in which clocks change */
+    QN_BUG_BROKEN_HEAD_LOST = 139   /* keys behind a broken head are those of the section before */
 };
 
 #ifdef QN_SEEDED_BUGS

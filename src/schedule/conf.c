@@ -18,8 +18,10 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/vec.h"
+#include "base/text/utf8.h"
 #include "schedule/conf_section.h"
 #include "task/name.h"
 
@@ -54,6 +56,27 @@ static void fail(struct reading *r, quern_status status)
     }
 }
 
+/* A text that may quote the file becomes one that any terminal may show. */
+static char *safe_copy(struct qn_arena *arena, const char *text)
+{
+    size_t size = 3 * strlen(text) + 1; /* U+FFFD for each byte */
+    char *copy = qn_arena_alloc(arena, size);
+    if (copy == NULL) {
+        return NULL;
+    }
+    (void)qn_utf8_sanitize(text, strlen(text), copy, size);
+    for (char *at = copy; *at != '\0';) {
+        uint32_t code = 0;
+        size_t length = qn_utf8_at(at, &code);
+        QN_ASSERT(length > 0);
+        if (qn_utf8_is_unsafe(code)) {
+            memset(at, '?', length);
+        }
+        at += length;
+    }
+    return copy;
+}
+
 static void add_fault(struct reading *r, size_t line, const char *text)
 {
     struct qn_conf *conf = r->conf;
@@ -65,7 +88,7 @@ static void add_fault(struct reading *r, size_t line, const char *text)
     }
     struct qn_conf_fault *faults = qn_vec_grow_in(&conf->arena, conf->faults, conf->fault_count,
                                                   &r->fault_capacity, sizeof *faults);
-    char *copy = qn_arena_strdup(&conf->arena, text);
+    char *copy = safe_copy(&conf->arena, text);
     if (faults == NULL || copy == NULL) {
         fail(r, qn_error_nomem(r->err));
         return;
@@ -148,6 +171,9 @@ static void begin_section(struct reading *r, const char *line)
     size_t size = close == NULL ? strlen(line + 1) : (size_t)(close - line - 1);
     const char *behind = close == NULL ? "" : close + 1 + strspn(close + 1, " \t");
     quern_error err = {0};
+    if (close == NULL && QN_BUG(BROKEN_HEAD_LOST)) {
+        return;
+    }
     end_section(r);
     qn_conf_section_finish(&r->section);
     qn_conf_section_init(&r->section, &r->conf->arena);

@@ -22,7 +22,7 @@
 struct qn_conf_fault {
     size_t line;      /* from 1 */
     const char *name; /* of its section; "": before the first one, or it has no name */
-    const char *text;
+    const char *text; /* UTF-8 that any terminal may show */
 };
 
 /* What was read. Everything in it lives in its arena; a zeroed struct is empty. */

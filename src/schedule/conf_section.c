@@ -55,6 +55,7 @@ static const struct {
     {"unique", KIND_DURATION, TASK(unique_ms)},
     {"retention", KIND_DURATION, TASK(retention_ms)},
     {"group", KIND_TEXT, TASK(group)},
+    {"limit_key", KIND_TEXT, TASK(limit_key)},
     {"header", KIND_HEADER},
     {"id", KIND_REFUSED, .why = "each task gets its own, of the section's name and the tick"},
     {"process_at", KIND_REFUSED, .why = "cron decides, and a delay counts from there"},

@@ -80,7 +80,7 @@ static void each_key_has_its_place_in_the_entry(void **state)
                 "delay = 10\n"
                 "unique = 1h\n"
                 "retention = 2d\n"
-                "group = g\n"
+                "group = g\nlimit-key = tenant 7\n"
                 "header = trace=a=b\n"
                 "header = empty=\n"
                 "# behind it, nothing\n"
@@ -113,13 +113,13 @@ static void each_key_has_its_place_in_the_entry(void **state)
     assert_int_equal(task->unique_ms, 3600000);
     assert_int_equal(task->retention_ms, 2 * 86400000);
     assert_string_equal(task->group, "g");
+    assert_string_equal(task->limit_key, "tenant 7");
     assert_int_equal(task->header_count, 2);
     assert_string_equal(task->headers[0].name, "trace");
     assert_string_equal(task->headers[0].value, "a=b");
     assert_string_equal(task->headers[1].name, "empty");
     assert_string_equal(task->headers[1].value, "");
     entry = &desk->conf.entries[1];
-    assert_string_equal(entry->name, "second");
     assert_string_equal(entry->zone, "Europe/Berlin");
     assert_true(entry->with_seconds);
     assert_int_equal(entry->late_ms, 0);
@@ -152,6 +152,7 @@ static void faults_name_line_section_and_reason(void **state)
         {GOOD "jitter = 25h\n", 4, "a", "jitter must be at most a day"},
         {GOOD "jitter = soon\n", 4, "a", "jitter: "},
         {GOOD "late = -1\n", 4, "a", "late: "},
+        {GOOD "late = 5\x1b[\xff\u202e\n", 4, "a", "late: \"5?[\ufffd???\" is not a duration"},
         {GOOD "timeout = 0\n", 4, "a", "timeout 0 is refused: write never"},
         {GOOD "timeout = long\n", 4, "a", "timeout: "},
         {GOOD "retry_max = 0\n", 4, "a", "retry_max 0 is refused: write never"},
