@@ -189,7 +189,7 @@ static quern_status wait_for_end(struct wait *wait, int64_t timeout_ms, quern_ta
         int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms - waited_ms;
         if (left_ms <= 0) {
             return qn_error_set(
-                err, QUERN_E_TIMEOUT, "task %s is not over after %lld ms%s%s", wait->id,
+                err, QUERN_E_TIMEOUT, "task %s has not ended after %lld ms%s%s", wait->id,
                 (long long)timeout_ms,
                 wait->away.text[0] == '\0' ? "" : "; the broker is away: ", wait->away.text);
         }

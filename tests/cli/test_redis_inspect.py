@@ -184,13 +184,12 @@ class GoTaskTest(InspectTest):
         self.assertEqual(self.redis.do("KEYS", "*"), [])
 
 
-class Interruption:
-    """A socket in front of a server, which runs `action` before the second request with `word`."""
+class Front:
+    """A socket in front of a server, which calls on_request(data) before it passes data on."""
 
-    def __init__(self, folder, server_path, word, action):
-        self.seen = 0
+    def __init__(self, folder, server_path, on_request):
         self.path = os.path.join(folder, "front.sock")
-        self.server_path, self.word, self.action = server_path, word, action
+        self.server_path, self.on_request = server_path, on_request
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen()
@@ -208,23 +207,43 @@ class Interruption:
                     data = source.recv(65536)
                     if not data:
                         return
-                    if source is client and self.word in data:
-                        self.seen += 1
-                        if self.seen == 2:
-                            self.action()
-                    other[source].sendall(data)
+                    if source is client:
+                        self.on_request(data)
+                    try:
+                        other[source].sendall(data)
+                    except BrokenPipeError:  # the client has ended
+                        return
+
+
+class SlowTest(InspectTest):
+    def test_completion_ends_although_each_answer_is_in_time(self):
+        self.redis.do("SADD", "asynq:queues", *(f"q{i}" for i in range(20)))
+        front = Front(self.home, self.redis.path, lambda data: time.sleep(0.5))
+        begun = time.monotonic()
+        result = self.quern("--broker", f"redis-socket://{front.path}", "completion", "queues")
+        self.assertLess(time.monotonic() - begun, 8)  # not the 20 that all answers would take
+        self.assertEqual(result.returncode, EXIT_FAILURE)
+        self.assertEqual((result.stdout, result.stderr),
+                         ("", "quern: completion: the broker took too long\n"))
 
 
 class RemoveRaceTest(InspectTest):
     def remove_with_an_enqueue_between(self, *options):
         """Removes queue "new", which comes after the question and before the removal: both begin
         by looking for it."""
-        front = Interruption(self.home, self.redis.path, b"SISMEMBER",
-                             lambda: self.redis.go_put("late", "pending", self.now, queue="new"))
+        searches = []
+
+        def on_request(data):
+            found = re.findall(b"SISMEMBER", data)
+            searches.extend(found)
+            if found and len(searches) == 2:
+                self.redis.go_put("late", "pending", self.now, queue="new")
+
+        front = Front(self.home, self.redis.path, on_request)
         result = self.quern("--broker", f"redis-socket://{front.path}", "queue", "remove", "new",
                             *options)
         front.thread.join(PATIENCE_S)
-        self.assertGreaterEqual(front.seen, 2, "the task was not enqueued")
+        self.assertEqual(len(searches), 2, "the task was not enqueued at its moment")
         return result
 
     def test_force_alone_removes_no_task_that_came_after_the_question(self):

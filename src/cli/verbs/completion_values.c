@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* completion_values.c - `quern completion queues|ids|active`: what a completion script offers.
  *
- * A user waits for it at the tab key: so a broker that does not answer is given up soon, and at
- * most TASKS_MAX ids are read. A name that would be taken for an option, or that could harm a
+ * A user waits for it at the tab key: so a broker that does not answer is given up soon, after
+ * LIMIT_S the process ends whatever it waits for or reads, and at most TASKS_MAX ids are read. A
+ * name that would be taken for an option, or that could harm a
  * terminal (of a Go program), is left out. */
 #include "cli/verbs/completion_values.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text/str.h"
 #include "base/text/utf8.h"
@@ -16,6 +19,28 @@
 #define CONNECT_MS 1000
 #define COMMAND_MS 2000
 #define TASKS_MAX 200
+#define LIMIT_S 3
+
+static void on_limit(int number)
+{
+    static const char text[] = "quern: completion: the broker took too long\n";
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)number;
+    (void)written;
+    _exit(QN_EXIT_FAILURE);
+}
+
+/* Until all is read; reading may end at any moment. */
+static void limit_process(void)
+{
+    const struct sigaction action = {.sa_handler = on_limit};
+    sigset_t alarm_only;
+    (void)sigemptyset(&alarm_only);
+    (void)sigaddset(&alarm_only, SIGALRM);
+    (void)sigaction(SIGALRM, &action, NULL);
+    (void)sigprocmask(SIG_UNBLOCK, &alarm_only, NULL); /* it may have been inherited */
+    (void)alarm(LIMIT_S);
+}
 
 bool qn_completion_values_know(const char *kind)
 {
@@ -40,6 +65,7 @@ static quern_status print_queues(quern_inspector *inspector, json_t *values, que
 {
     quern_queue_list *list = NULL;
     quern_status status = quern_inspector_queues(inspector, &list, err);
+    (void)alarm(0);
     for (size_t i = 0; status == QUERN_OK && i < quern_queue_list_size(list); i++) {
         print_value(values, quern_queue_list_at(list, i)->name);
     }
@@ -53,6 +79,7 @@ static quern_status print_ids(quern_inspector *inspector, int32_t state, json_t 
     quern_task_list *list = NULL;
     const quern_task_filter filter = {.state = state, .limit = TASKS_MAX};
     quern_status status = quern_inspector_tasks(inspector, &filter, &list, err);
+    (void)alarm(0);
     for (size_t i = 0; status == QUERN_OK && i < quern_task_list_size(list); i++) {
         print_value(values, quern_task_info_id(quern_task_list_at(list, i)));
     }
@@ -67,6 +94,7 @@ int qn_completion_values_print(struct qn_cli *cli, const char *kind)
     const char *url = NULL;
     quern_inspector *inspector = NULL;
     quern_error err;
+    limit_process();
     int exit_code = qn_cli_broker_url(cli, false, &url);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
