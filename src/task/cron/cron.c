@@ -135,6 +135,16 @@ static bool find_hour(struct search *search)
     return true;
 }
 
+/* From a value of 60 that does not fit: to the next one that does, or to the wrap. */
+static int steps_to(uint64_t bits, int value)
+{
+    int steps = 1;
+    while (value + steps < 60 && !has(bits, value + steps)) {
+        steps++;
+    }
+    return steps;
+}
+
 static bool find_minute(struct search *search)
 {
     while (must_step(search, has(search->cron->minutes, search->local.minute))) {
@@ -142,7 +152,14 @@ static bool find_minute(struct search *search)
             search->moved = true;
             go_to(search, QN_CIVIL_MINUTE_S * qn_civil_floor_div(search->at_s, QN_CIVIL_MINUTE_S));
         }
-        go_to(search, search->at_s + QN_CIVIL_MINUTE_S);
+        /* Several steps at once, unless the clocks change by parts of an hour on the way. */
+        int64_t before_s = search->at_s;
+        int steps = steps_to(search->cron->minutes, search->local.minute);
+        int wanted = (search->local.minute + steps) % 60;
+        go_to(search, before_s + steps * (int64_t)QN_CIVIL_MINUTE_S);
+        if (search->local.minute != wanted) {
+            go_to(search, before_s + QN_CIVIL_MINUTE_S);
+        }
         if (search->local.minute == 0) {
             return false;
         }
@@ -154,7 +171,14 @@ static bool find_second(struct search *search)
 {
     while (must_step(search, has(search->cron->seconds, search->local.second))) {
         search->moved = true;
-        go_to(search, search->at_s + 1);
+        /* As above: some offsets of long ago have seconds. */
+        int64_t before_s = search->at_s;
+        int steps = steps_to(search->cron->seconds, search->local.second);
+        int wanted = (search->local.second + steps) % 60;
+        go_to(search, before_s + steps);
+        if (search->local.second != wanted) {
+            go_to(search, before_s + 1);
+        }
         if (search->local.second == 0) {
             return false;
         }
