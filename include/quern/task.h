@@ -96,8 +96,10 @@ typedef struct quern_task {
     int32_t on_duplicate;    /* a quern_on_duplicate; with unique_ms */
     const char *limit_key;   /* whose task it is (a customer, a tenant): limits by key count it, and
                              * the keys of a queue take turns; NULL: none; a name */
-    int64_t start_within_ms; /* archived as expired unless it starts this long after it is due; 0:
-                              * no limit; a Go worker runs it all the same */
+    int64_t start_within_ms; /* archived as expired unless it starts this long after it is due (from
+                              * now, if it has no delay); 0: no limit. Once it has started, or was
+                              * run by hand, its later runs have no such limit. A member of a group
+                              * has none. A Go worker runs it all the same. */
     int32_t priority; /* -100 to 100: of the pending tasks of a queue the highest start first. On
                        * Redis QUERN_E_UNSUPPORTED unless 0: use queues with weights */
     int32_t reserved; /* 0 */
@@ -170,9 +172,11 @@ QUERN_API int64_t quern_task_info_failed_at_ms(const quern_task_info *info); /* 
 QUERN_API int64_t
 quern_task_info_timeout_ms(const quern_task_info *info); /* QUERN_TIMEOUT_NEVER: none */
 QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
-QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);   /* 0: none */
-QUERN_API const char *quern_task_info_group(const quern_task_info *info);      /* "": none */
-QUERN_API const char *quern_task_info_limit_key(const quern_task_info *info);  /* "": none */
+/* It is archived unless it starts before; 0: no limit, or a run of it has started and ended. */
+QUERN_API int64_t quern_task_info_start_by_at_ms(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);  /* 0: none */
+QUERN_API const char *quern_task_info_group(const quern_task_info *info);     /* "": none */
+QUERN_API const char *quern_task_info_limit_key(const quern_task_info *info); /* "": none */
 /* When it is due: of scheduled tasks and of those that wait for a retry; 0: of others. */
 QUERN_API int64_t quern_task_info_due_at_ms(const quern_task_info *info);
 /* When it was archived; 0: it is not archived. */

@@ -122,6 +122,7 @@ struct task {
     std::vector<std::pair<std::string, std::string>> headers{};
     quern_retry_policy retry{};
     std::string limit_key{};
+    milliseconds start_within{0};
 
     /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
@@ -148,6 +149,7 @@ struct task {
         out.header_count = space.size();
         out.retry = retry;
         out.limit_key = detail::text_or_null(limit_key);
+        out.start_within_ms = start_within.count();
         return out;
     }
 };
@@ -266,6 +268,10 @@ class task_info_view
     std::int64_t deadline_at_ms() const noexcept
     {
         return quern_task_info_deadline_at_ms(info_);
+    }
+    std::int64_t start_by_at_ms() const noexcept
+    {
+        return quern_task_info_start_by_at_ms(info_);
     }
     std::int64_t enqueued_at_ms() const noexcept
     {

@@ -90,6 +90,9 @@ enum qn_bug {
     QN_BUG_FORGOTTEN_AT_ONCE = 76, /* the record of a dead worker goes with its last lease */
     QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept although its owner never received it */
     QN_BUG_LOCK_OF_GONE_KEPT = 78, /* the same where its owner has no record any more */
+    /* Limits of waiting, order */
+    QN_BUG_EXPIRED_RUNS = 121,    /* a task that has not started in time is run */
+    QN_BUG_STARTED_EXPIRES = 122, /* a task expires even if it has started once */
     /* Cron expressions and time zones */
     QN_BUG_STAR_IGNORED = 91,      /* days are those of either field, even if one is a star */
     QN_BUG_ZONE_RULE_IGNORED = 92, /* the last offset of a zone's table holds for ever */

@@ -145,6 +145,9 @@ struct qn_leased {
 QUERN_NODISCARD struct qn_leased *qn_leased_copy(struct qn_slab *slab,
                                                  const struct qn_leased *leased);
 void qn_leased_free(struct qn_leased *leased);
+/* The error of a task that is archived instead of leased, because its deadline or the moment by
+ * which it must have started is over; NULL: it may be leased. */
+const char *qn_leased_why_late(const struct qn_leased *leased, int64_t now_ms);
 
 /* If you add one: the recipe in CONTRIBUTING.md. */
 enum qn_outcome_kind {
@@ -177,6 +180,13 @@ struct qn_outcome {
     size_t result_size;
     bool has_result;
 };
+
+/* Whether the task has started by then: it need not start by a moment any more. Started or not, a
+ * run that is put aside leaves its task as it was. */
+static inline bool qn_outcome_has_begun(const struct qn_outcome *outcome)
+{
+    return outcome->kind == QN_RETRY || (outcome->started && outcome->kind != QN_ASIDE);
+}
 
 enum qn_applied {
     QN_APPLIED = 0,
@@ -256,15 +266,17 @@ struct qn_exchange_reply {
     struct qn_leased **runs;  /* the caller's array of `room`; by queue, FIFO within a queue; the
                                * caller frees each with qn_leased_free */
     size_t run_count;
-    /* Tasks past their deadline that were archived instead of leased. On Redis, after a reply was
-     * lost, the repeat does not know those of the first request: they are not counted. */
+    /* Tasks past their deadline, or not started in time, that were archived instead of leased. On
+     * Redis, after a reply was lost, the repeat does not know those of the first request: they are
+     * not counted. */
     size_t late_count;
     bool more; /* it ended early, and there may be more to lease: exchange again at once */
 };
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
- * leases. A task past its deadline is archived instead of leased ("deadline exceeded", processed
- * +1, failed +1): about QN_PRUNE_BATCH_MAX of them at most, then `more` is set. A task whose
+ * leases. A task past its deadline, or past the moment by which it must have started, is archived
+ * instead of leased (qn_leased_why_late, processed +1, failed +1): about QN_PRUNE_BATCH_MAX of them
+ * at most, then `more` is set. A task whose
  * message cannot be used is archived, too. Paused queues give nothing. */
 typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange *exchange,
                                     struct qn_exchange_reply *reply, quern_error *err);

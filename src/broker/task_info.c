@@ -124,6 +124,11 @@ int64_t quern_task_info_deadline_at_ms(const quern_task_info *info)
     return info->task.deadline_at_ms;
 }
 
+int64_t quern_task_info_start_by_at_ms(const quern_task_info *info)
+{
+    return info->task.start_by_at_ms;
+}
+
 int64_t quern_task_info_retention_ms(const quern_task_info *info)
 {
     return info->task.retention_ms;

@@ -147,10 +147,16 @@ static quern_status prepare_moments(struct preparation *p)
                             "deadline_at_ms %" PRId64 " has already passed (it is %" PRId64 ")",
                             in->deadline_at_ms, p->now_ms);
     }
+    if (in->start_within_ms < 0 || in->start_within_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "start_within_ms", "from 0 to 100 years", in->start_within_ms);
+    }
     int64_t at_ms = in->delay_ms > 0 ? p->now_ms + in->delay_ms : in->process_at_ms;
     p->task.process_at_ms = at_ms > p->now_ms ? at_ms : 0;
     p->task.delay_ms = in->delay_ms;
     p->task.deadline_at_ms = in->deadline_at_ms;
+    if (in->start_within_ms > 0) {
+        p->task.start_by_at_ms = (at_ms > p->now_ms ? at_ms : p->now_ms) + in->start_within_ms;
+    }
     p->task.state = p->task.group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
     if (p->task.process_at_ms != 0) {
         p->task.state = QUERN_TASK_SCHEDULED;

@@ -179,7 +179,10 @@ static void lambdas_keep_what_they_capture(const std::string &url)
     quern::task task = task_of("kept", std::string_view("a\0b", 3));
     task.headers = {{"lang", "de"}};
     task.retention = 1h;
-    std::string id(client.enqueue(task).id());
+    task.start_within = 1h;
+    const quern::task_info stored = client.enqueue(task);
+    CHECK(stored.start_by_at_ms() == stored.enqueued_at_ms() + 3600000);
+    std::string id(stored.id());
     std::string log;
     quern::worker worker(nullptr);
     {

@@ -35,7 +35,7 @@ class EnqueueTest(CliTest):
         task_id = self.enqueue(
             "t", "p", "--id", "x", "--queue", "q", "--retry", "3", "--timeout", "90s",
             "--deadline", "2126-01-01T00:00:00Z", "--in", "1h30m", "--unique", "2h",
-            "--retention", "1d", "--header", "a=1", "--header", "b=x=y")
+            "--retention", "1d", "--header", "a=1", "--header", "b=x=y", "--start-within", "5s")
         task = self.task(task_id)
         self.assertEqual(task["retry_max"], 3)
         self.assertEqual(task["timeout_ms"], 90000)
@@ -44,6 +44,8 @@ class EnqueueTest(CliTest):
         self.assertEqual(task["headers"], {"a": "1", "b": "x=y"})
         self.assertEqual(task["state"], "scheduled")
         self.assertGreaterEqual(task["due_at_ms"], now_ms + 5400000 - 1000)
+        self.assertEqual(task["start_by_at_ms"], task["due_at_ms"] + 5000)
+        self.assertIn("start by", self.ok("task", "inspect", task_id))
 
     def test_never_and_minus_1_turn_a_limit_off_and_0_is_refused(self):
         for value in ("never", "-1"):
@@ -173,12 +175,13 @@ class ImportTest(CliTest):
         self.ok("enqueue", "--from", "-", stdin=self.lines({
             "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": "never",
             "delay": "1m", "timeout": 1.5, "deadline": "2126-01-01T00:00:00Z", "unique": 3600,
-            "retention": "2h", "headers": {"k": "v"}}))
+            "retention": "2h", "start_within": 1.5, "headers": {"k": "v"}}))
         task = self.task("a")
         self.assertEqual(
             [task[key] for key in ("type", "queue", "payload", "retry_max", "state", "timeout_ms",
                                    "deadline_at_ms", "retention_ms", "headers")],
             ["t", "q", "p", -1, "scheduled", 1500, 4922899200000, 7200000, {"k": "v"}])
+        self.assertEqual(task["start_by_at_ms"], task["due_at_ms"] + 1500)
         self.ok("enqueue", "--from", "-", stdin=self.lines(
             {"type": "t", "id": "b", "process_at": 4922899200.25},
             {"type": "t", "id": "c", "group": "g"}))

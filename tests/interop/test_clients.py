@@ -152,6 +152,24 @@ class OptionTest(ClientTest):
                         self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertEqual(self.go("queue", queue="default")["Size"], 1)
 
+    def test_a_go_worker_runs_a_task_that_did_not_start_in_time(self):
+        line = {"type": "ok", "id": "late", "start_within": 0.001}
+        self.quern_result("enqueue", "--from", "-", stdin=json.dumps(line).encode())
+        self.until(lambda: self.inspect({"id": "late", "queue": "default"})["start_by_at_ms"] <
+                   time.time() * 1000, "its time is over")
+        server = self.go_server()
+        self.until_state("gone", "late")
+        self.assertEqual(self.counts(), (1, 0))
+        self.stop(server)
+
+    def test_a_retry_of_go_has_started_and_does_not_expire(self):
+        line = {"type": "fail", "id": "again", "start_within": 3600}
+        self.quern_result("enqueue", "--from", "-", stdin=json.dumps(line).encode())
+        server = self.go_server()
+        self.until_state("retry", "again")
+        self.stop(server)
+        self.assertIsNone(self.inspect({"id": "again", "queue": "default"})["start_by_at_ms"])
+
     def test_what_quern_cannot_run_is_archived_where_go_reads_it(self):
         odd = [{"type": "a\0b"}, {"type": "ok", "headers": {"k\0": "v"}},
                {"type": "ok", "headers": {"k": "\0"}}, {"type": "ok", "id": "nul\0id"}]

@@ -267,6 +267,7 @@ static const struct {
     {"process_at", KIND_MOMENT, FIELD(process_at_ms)},
     {"timeout", .read = read_timeout},
     {"deadline", KIND_MOMENT, FIELD(deadline_at_ms)},
+    {"start_within", KIND_DURATION, FIELD(start_within_ms)},
     {"unique", KIND_DURATION, FIELD(unique_ms)},
     {"retention", KIND_DURATION, FIELD(retention_ms)},
     {"group", KIND_TEXT, FIELD(group)},

@@ -84,6 +84,7 @@ static void set_numbers(json_t *object, const quern_task_info *info)
     set(object, "failed_at_ms", qn_json_moment(quern_task_info_failed_at_ms(info)));
     set(object, "completed_at_ms", qn_json_moment(quern_task_info_completed_at_ms(info)));
     set(object, "deadline_at_ms", qn_json_moment(quern_task_info_deadline_at_ms(info)));
+    set(object, "start_by_at_ms", qn_json_moment(quern_task_info_start_by_at_ms(info)));
     set(object, "fence", json_integer((json_int_t)quern_task_info_fence(info)));
 }
 

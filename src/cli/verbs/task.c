@@ -38,6 +38,7 @@ static void print_times(const quern_task_info *info)
     qn_field_moment("failed at", quern_task_info_failed_at_ms(info));
     qn_field_moment("completed at", quern_task_info_completed_at_ms(info));
     qn_field_moment("deadline", quern_task_info_deadline_at_ms(info));
+    qn_field_moment("start by", quern_task_info_start_by_at_ms(info));
     qn_field_limit("timeout", quern_task_info_timeout_ms(info));
     qn_field_duration("retention", quern_task_info_retention_ms(info));
 }

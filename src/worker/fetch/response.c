@@ -54,7 +54,8 @@ static void take_applied(struct quern_worker *worker, struct qn_exchange_request
 static void take_late(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     if (request->reply.late_count > 0) {
-        QN_LOG(&worker->log, QUERN_LOG_WARN, "tasks archived, their deadline was over before a run",
+        QN_LOG(&worker->log, QUERN_LOG_WARN,
+               "tasks archived, their deadline was over before a run or they did not start in time",
                QN_LOG_NUMBER("tasks", request->reply.late_count));
         (void)pthread_mutex_lock(&worker->mutex);
         worker->stats.archived += request->reply.late_count;

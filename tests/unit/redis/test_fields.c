@@ -65,7 +65,7 @@ static void plain_task_needs_no_field(void **state)
 static void what_the_message_cannot_hold_is_in_the_field(void **state)
 {
     (void)state;
-    struct qn_task tasks[] = {plain, plain, plain, plain, plain, plain};
+    struct qn_task tasks[] = {plain, plain, plain, plain, plain, plain, plain};
     char text[QN_FIELD_SIZE];
     tasks[0].timeout_ms = 1500;
     tasks[1].retention_ms = 1;
@@ -73,6 +73,7 @@ static void what_the_message_cannot_hold_is_in_the_field(void **state)
     tasks[3].retry.kind = QN_BACKOFF_FIXED;
     tasks[4].state = QUERN_TASK_SCHEDULED;
     tasks[5].state = QUERN_TASK_AGGREGATING;
+    tasks[6].start_by_at_ms = 1800000000000;
     for (size_t i = 0; i < TEST_COUNT(tasks); i++) {
         assert_true(qn_task_fields_opts_write(&tasks[i], text) > 0);
     }
@@ -84,6 +85,7 @@ static void largest_numbers_fit_a_field(void **state)
     struct qn_task task = plain;
     char text[QN_FIELD_SIZE];
     task.timeout_ms = task.deadline_at_ms = task.retention_ms = INT64_MAX;
+    task.start_by_at_ms = INT64_MAX;
     task.retry = (quern_retry_policy)QUERN_BACKOFF_EXPONENTIAL(INT64_MAX, INT64_MAX);
     size_t size = qn_task_fields_opts_write(&task, text);
     assert_true(size > 0 && size < QN_FIELD_SIZE - 32);
@@ -143,6 +145,7 @@ static void task_survives_the_round_trip(void **state)
     task.payload_size = 3;
     task.timeout_ms = 1500;
     task.deadline_at_ms = 1800000000001;
+    task.start_by_at_ms = 1700000000003;
     task.retention_ms = 999;
     task.retry = (quern_retry_policy)QUERN_BACKOFF_EXPONENTIAL(250, 4750);
     task.unique_key = "asynq:{default}:unique:t:";
@@ -158,6 +161,7 @@ static void task_survives_the_round_trip(void **state)
     assert_int_equal(back.retry_max, 25);
     assert_int_equal(back.timeout_ms, 1500);
     assert_int_equal(back.deadline_at_ms, 1800000000001);
+    assert_int_equal(back.start_by_at_ms, 1700000000003);
     assert_int_equal(back.retention_ms, 999);
     assert_memory_equal(&back.retry, &task.retry, sizeof task.retry);
     assert_string_equal(back.unique_key, task.unique_key);

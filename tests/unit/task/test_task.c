@@ -126,6 +126,9 @@ static void numbers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .deadline_at_ms = NOW_MS},
          "deadline_at_ms 1700000000000 has already passed (it is 1700000000000)"},
         {{.type = "t", .deadline_at_ms = 1}, "deadline_at_ms 1 has already passed"},
+        {{.type = "t", .start_within_ms = -1},
+         "start_within_ms must be from 0 to 100 years, not -1"},
+        {{.type = "t", .start_within_ms = YEARS_100_MS + 1}, "start_within_ms must be"},
         {{.type = "t", .unique_ms = 999},
          "unique_ms must be 0, or from 1 s (1000) to 100 years, "
          "not 999"},
@@ -248,10 +251,12 @@ static void what_is_at_the_limit_is_taken(void **state)
                            .deadline_at_ms = NOW_MS + 1,
                            .unique_ms = YEARS_100_MS,
                            .retention_ms = YEARS_100_MS,
+                           .start_within_ms = YEARS_100_MS,
                            .headers = headers,
                            .header_count = QN_HEADER_COUNT_MAX};
     assert_ok(prepare(desk, &in), desk->err);
     assert_int_equal(desk->task.unique_ms, 2 * YEARS_100_MS);
+    assert_int_equal(desk->task.start_by_at_ms, NOW_MS + 2 * YEARS_100_MS);
     assert_int_equal(desk->task.header_count, QN_HEADER_COUNT_MAX);
     assert_string_equal(desk->task.headers[1].name, "h1");
     assert_string_equal(desk->task.headers[1].value, "");
@@ -269,6 +274,25 @@ static void never_means_none(void **state)
     assert_ok(prepare(desk, &in), desk->err);
     assert_int_equal(desk->task.retry_max, 0);
     assert_int_equal(desk->task.timeout_ms, 0);
+}
+
+static void time_to_start_begins_when_the_task_is_due(void **state)
+{
+    struct desk *desk = *state;
+    const struct {
+        quern_task in;
+        int64_t start_by_at_ms;
+    } cases[] = {
+        {{.type = "t"}, 0},
+        {{.type = "t", .start_within_ms = 1}, NOW_MS + 1},
+        {{.type = "t", .start_within_ms = 500, .delay_ms = 60000}, NOW_MS + 60500},
+        {{.type = "t", .start_within_ms = 500, .process_at_ms = NOW_MS + 7}, NOW_MS + 507},
+        {{.type = "t", .start_within_ms = 500, .process_at_ms = NOW_MS - 9000}, NOW_MS + 500},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        assert_ok(prepare(desk, &cases[i].in), desk->err);
+        assert_int_equal(desk->task.start_by_at_ms, cases[i].start_by_at_ms);
+    }
 }
 
 static void deadline_takes_the_place_of_the_default_timeout(void **state)
@@ -387,6 +411,7 @@ static const struct CMUnitTest tests[] = {
     DESK_TEST(zeroes_become_the_defaults),
     DESK_TEST(what_is_at_the_limit_is_taken),
     DESK_TEST(never_means_none),
+    DESK_TEST(time_to_start_begins_when_the_task_is_due),
     DESK_TEST(deadline_takes_the_place_of_the_default_timeout),
     DESK_TEST(delay_and_group_decide_where_it_is_stored),
     DESK_TEST(lock_lives_until_after_the_task_is_due),

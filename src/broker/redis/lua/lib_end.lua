@@ -153,6 +153,16 @@ local function plan_behind(id, past, since)
     end
 end
 
+-- A run of the task has started, so it may start again at any time: the eighth number of quern_opts
+-- is the moment by which it must have.
+local function plan_begun(id, opts)
+    local head, tail = string.match(opts or '', '^(%d+ %d+ %d+ %d+ %d+ %d+ %d+) [1-9]%d*(.*)$')
+    if head then
+        -- bug STARTED_EXPIRES: if false then
+        plan_set(id, 'quern_opts', head .. ' 0' .. tail)
+    end
+end
+
 local function plan_archive(id, past, text)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
     plan_move(id, 'archived', now_s, past, with_fields(message_of(id), failure(nil, text)))
@@ -162,14 +172,17 @@ end
 
 -- Ends a run whose process has died or whose lease has expired. `loss`: past, run (as read), place
 -- (kept one), token, fence (for its place), started, charged, cause, error (nil: none), last (in
--- words), is_probe; where it is charged what deaths_charge wants. Returns whether it is archived.
--- The token of a run that may still be alive stays, for the salvage.
+-- words), is_probe, run.opts (quern_opts); where it is charged what deaths_charge wants. Returns
+-- whether it is archived. The token of a run that may still be alive stays, for the salvage.
 local function plan_loss(id, loss)
     local past = loss.past
     local keeps_token = loss.cause == @QUERN_CAUSE_LEASE_EXPIRED@ or
         loss.cause == @QUERN_CAUSE_WORKER_DIED@
     local verdict, delay_ms = loss.started and loss.spent and 'spent' or 'back', nil
     past.cause, past.ended_ms, past.since = loss.cause, 0, '0'
+    if loss.started then
+        plan_begun(id, loss.run.opts)
+    end
     if loss.charged then
         verdict, delay_ms = deaths_charge(past, loss)
     end

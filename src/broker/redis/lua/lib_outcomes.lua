@@ -1,7 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
 -- lib_fields.lua, lib_end.lua, `brake` (of the worker's host) and the set `ended`.
-local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 1, x = 6, n = 0}
+local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
 
 local function leave(id)
     leaving[#leaving + 1] = id
@@ -11,14 +11,14 @@ end
 -- Of a task that is alive under this token: past, run and place; else nil. A live one leaves.
 local function alive(id, token)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_past', 'quern_run',
-        'quern_place')
+        'quern_place', 'quern_opts')
     if fields[1] ~= 'active' or fields[2] ~= token then
         -- bug TOKEN_UNCHECKED: if fields[1] ~= 'active' then
         return nil
     end
     leave(id)
     local run = run_read(fields[4])
-    run.place = fields[5]
+    run.place, run.opts = fields[5], fields[6]
     return past_read(fields[3]), run
 end
 
@@ -105,7 +105,7 @@ end
 
 -- The others, for tasks that are alive.
 local ends = {}
-function ends.r(id, _, first, past)
+function ends.r(id, _, first, past, run)
     local counts = ARGV[first + 2] == '1'
     local text, changed = error_of(ARGV[first + 4]), nil
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
@@ -119,6 +119,7 @@ function ends.r(id, _, first, past)
     plan_retry(id, now_ms + tonumber(ARGV[first]), past,
         changed and with_fields(message_of(id), changed))
     if ARGV[first + 2] ~= '2' then
+        plan_begun(id, run.opts)
         count(counts and 1 or 0, counts and 1 or 0)
     end
     return '0'
@@ -145,6 +146,9 @@ function ends.m(id, _, first, past)
 end
 function ends.g(id, token, first, past, run)
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
+    if ARGV[first + 1] == '1' then
+        plan_begun(id, run.opts)
+    end
     plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
     return '0'
 end

@@ -73,11 +73,11 @@ local function examine(task)
     local hash = {}
     if kind == 'hash' then
         hash = redis.call('HMGET', task.key, 'state', 'group', 'unique_key', 'quern_past',
-            'quern_cancel')
+            'quern_cancel', 'quern_opts')
     end
     task.state = hash[1] or ''
     task.group = hash[2] or ''
-    task.past = hash[4] or ''
+    task.past, task.opts = hash[4] or '', hash[6] or ''
     task.lock = lock_of(task.id, hash[3] or task.named)
     if not known[task.state] then
         task.damaged = true
@@ -186,6 +186,11 @@ function act.run(task)
     redis.call('LPUSH', Q .. 'pending', task.id)
     redis.call('HSET', task.key, 'state', 'pending', 'pending_since', now_ns,
         'quern_past', table.concat(past, ' ', 1, 6))
+    -- It may start whenever: the eighth number is the moment by which it must have.
+    local opts, more = string.match(task.opts, '^(%d+ %d+ %d+ %d+ %d+ %d+ %d+) [1-9]%d*(.*)$')
+    if opts then
+        redis.call('HSET', task.key, 'quern_opts', opts .. ' 0' .. more)
+    end
     redis.call('HDEL', task.key, 'quern_place', 'quern_progress', 'quern_cancel')
 end
 function act.archive(task)

@@ -166,14 +166,16 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_redis_lease
     return *ret_run == NULL ? QUERN_E_NOMEM : QUERN_OK;
 }
 
+/* why_late: NULL: it is given back. */
 static void refuse_run(struct qn_redis_lease_batch *batch, struct qn_leased *take_run,
-                       enum qn_outcome_kind kind)
+                       const char *why_late)
 {
+    enum qn_outcome_kind kind = why_late != NULL ? QN_ARCHIVE : QN_GIVE_BACK;
     batch->refused[batch->refused_count++] = (struct qn_outcome){
         .run = take_run,
         .kind = kind,
         .cause = kind == QN_GIVE_BACK ? take_run->cause : QUERN_CAUSE_NONE,
-        .error = kind == QN_ARCHIVE ? "deadline exceeded" : NULL,
+        .error = why_late,
     };
 }
 
@@ -181,13 +183,13 @@ static void place_run(struct qn_redis_lease_batch *batch, struct qn_leased *take
                       int64_t now_ms)
 {
     struct qn_exchange_reply *reply = batch->reply;
-    int64_t deadline_at_ms = take_run->task.deadline_at_ms;
-    if (deadline_at_ms > 0 && deadline_at_ms <= now_ms && !QN_BUG(DEADLINE_IGNORED)) {
+    const char *why_late = qn_leased_why_late(take_run, now_ms);
+    if (why_late != NULL) {
         batch->aside_count++;
-        refuse_run(batch, take_run, QN_ARCHIVE);
+        refuse_run(batch, take_run, why_late);
     } else if (reply->run_count >= batch->exchange->room) {
         /* Our field called it late, its message does not. */
-        refuse_run(batch, take_run, QN_GIVE_BACK);
+        refuse_run(batch, take_run, NULL);
     } else {
         batch->exchange->queues[take_run->queue_index].leased++;
         reply->runs[reply->run_count++] = take_run;

@@ -22,9 +22,10 @@
 -- Of each queue `want` tasks are read, from the head on; the slots that a queue could not fill are
 -- redrawn among the others (src/task/choice.c). Ids without task are dropped. A charged task that
 -- may not run now is skipped (lib_charged.lua); if the queue is not yet marked as having any, the
--- part ends before it. A task past its deadline by our own fields does not use a slot: the caller
--- archives it. When the messages come to BYTES_MAX the part ends, with the one that passes it. A
--- queue with a key of the wrong type gives nothing, and does not affect the others.
+-- part ends before it. A task past its deadline by our own fields, or one that has not started in
+-- time, does not use a slot: the caller archives it. When the messages come to BYTES_MAX the part
+-- ends, with the one that passes it. A queue with a key of the wrong type gives nothing, and does
+-- not affect the others.
 --
 -- An idle worker waits for this with one task, so rare data are made only when they are needed:
 -- each table, function and conversion of a number costs as much as a part of a command.
@@ -136,7 +137,9 @@ end
 local function look_closer(opts, past, since)
     local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
-    local is_late = deadline and tonumber(deadline) <= tonumber(now_text)
+    local start_by = opts and match(opts, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
+    local is_late = deadline and tonumber(deadline) <= tonumber(now_text) or
+        start_by and tonumber(start_by) <= tonumber(now_text)
     local charges = past and not is_late and match(past, '^[1-9]%d*')
     local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
     return is_late, charges, old_since or since

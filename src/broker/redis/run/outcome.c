@@ -168,6 +168,7 @@ static quern_status put_outcome(struct qn_pipeline *pipeline, const struct qn_ou
     case QN_GIVE_BACK:
         put_head(pipeline, "g", outcome->run);
         qn_pipeline_int(pipeline, outcome->cause);
+        qn_pipeline_text(pipeline, outcome->started ? "1" : "0");
         return QUERN_OK;
     case QN_CRASH:
         put_crash(pipeline, outcome);

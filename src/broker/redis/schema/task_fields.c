@@ -43,13 +43,17 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
-        task->retry.kind == QN_BACKOFF_DEFAULT) {
+        task->start_by_at_ms == 0 && task->retry.kind == QN_BACKOFF_DEFAULT) {
         return 0;
     }
     int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
                         (long long)task->timeout_ms, (long long)task->deadline_at_ms,
                         (long long)task->retention_ms, (int)task->retry.kind,
                         (long long)task->retry.base_ms, (long long)task->retry.cap_ms);
+    if (task->start_by_at_ms > 0) {
+        size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " %lld",
+                         (long long)task->start_by_at_ms);
+    }
     return (size_t)size;
 }
 
@@ -65,6 +69,7 @@ void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fiel
     ret_opts->retry = (quern_retry_policy){.kind = is_kind ? (int32_t)kind : QN_BACKOFF_DEFAULT};
     ret_opts->retry.base_ms = next_duration_ms(&row);
     ret_opts->retry.cap_ms = next_duration_ms(&row);
+    ret_opts->start_by_at_ms = next_moment_ms(&row);
 }
 
 void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past)
@@ -169,6 +174,8 @@ quern_status qn_task_fields_decode(struct qn_arena *arena, const struct qn_store
     };
     if (stored->opts != NULL) {
         add_opts(&task, stored->opts);
+        /* A retry of Go's leaves our field as it is. */
+        task.start_by_at_ms = message.retry_count > 0 ? 0 : stored->opts->start_by_at_ms;
     }
     if (task.timeout_ms == 0 && task.deadline_at_ms == 0) {
         task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;

@@ -14,13 +14,15 @@
 #include "message/asynq/asynq.h"
 #include "task/limits.h"
 
-/* quern_opts: options that the message cannot hold; written at enqueue, never changed. */
+/* quern_opts: options that the message cannot hold; written at enqueue, and changed only by the
+ * start of a run, which ends start_by_at_ms. */
 struct qn_task_fields_opts {
     int64_t enqueued_at_ms;
     int64_t timeout_ms; /* with deadline_at_ms and retention_ms: exact */
     int64_t deadline_at_ms;
     int64_t retention_ms;
     quern_retry_policy retry;
+    int64_t start_by_at_ms; /* 0: no limit, or it has started */
 };
 /* quern_past: the history of the task; written when a run ends other than by done. */
 struct qn_task_fields_past {
@@ -48,7 +50,8 @@ struct qn_task_fields_run {
 #define QN_FIELD_SIZE 256
 /* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
  * time. Returns the length; 0: the message of a task that is pending at once has everything. Tasks
- * with a deadline always have it, so that scripts see the deadline without reading the message. */
+ * with a deadline always have it, so that scripts see the deadline without reading the message; the
+ * moment by which a task must have started is only here. */
 size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE]);
 void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts);
 void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past);

@@ -84,10 +84,12 @@ end
 
 -- The data of a task with a lease.
 local function entry_of(id, score)
-    local fields = fields_of(id, 'state', 'pending_since', 'quern_run', 'quern_past', 'quern_place')
+    local fields = fields_of(id, 'state', 'pending_since', 'quern_run', 'quern_past', 'quern_place',
+        'quern_opts')
     local token = fields[2] or nil
     local entry = {id = id, token = token, past = past_read(fields[4]), place = fields[5],
         run = run_read(token and fields[3]), late_s = now_s - score, state = fields[1]}
+    entry.run.opts = fields[6]
     local over_ms = score * 1000
     if token and math.ceil(entry.run.until_ms / 1000) == score then
         over_ms = entry.run.until_ms
@@ -243,6 +245,7 @@ local function end_of_go(entry)
     local text = 'asynq: task lease expired'
     local message = message_of(entry.id)
     local retry_max, retried = attempts_of(message)
+    plan_begun(entry.id, entry.run.opts)
     entry.past.cause, entry.past.ended_ms, entry.past.since =
         @QUERN_CAUSE_LEASE_EXPIRED@, 0, '0'
     if not retry_max then

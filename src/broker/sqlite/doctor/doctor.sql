@@ -132,7 +132,8 @@ WHERE t.state = 1 AND (t.lease_until <= 0 OR t.token <= 0
 
 -- To pending at its place, cause 8: the broker lost writes.
 -- name: repair_no_owner
-UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, lease_until = 0, worker = 0, started = 0,
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0,
+    start_by_at_ms = iif(started, 0, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
     started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1 AND (lease_until <= 0 OR token <= 0
     OR (lease_until > ?4 AND worker NOT IN (SELECT no FROM quern_worker)));
@@ -146,8 +147,9 @@ WHERE t.state = 1 AND t.token > 0
         WHERE o.state = 1 AND o.token = t.token AND o.seq < t.seq);
 
 -- name: repair_same_token
-UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, token = 0, lease_until = 0, worker = 0,
-    started = 0, started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, token = 0,
+    start_by_at_ms = iif(started, 0, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
+    started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1
     AND EXISTS (SELECT 1 FROM quern_task AS o
         WHERE o.state = 1 AND o.token = quern_task.token AND o.seq < quern_task.seq);

@@ -171,6 +171,7 @@ static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
         qn_sqlite_headers_unpack(blob, size, headers, info.task.header_count);
         info.task.headers = info.task.header_count > 0 ? headers : NULL;
         info.task.unique_key = next_text_or_null(&columns);
+        info.task.start_by_at_ms = next_moment_ms(&columns);
         listing->stopped = !listing->on_task(&info, listing->user);
     }
     return qn_query_finish(&query, err);

@@ -9,12 +9,12 @@ WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 -- name: operate_read
 SELECT queue, id, state, unique_key FROM quern_task WHERE seq = ?1;
 
--- To the tail of pending, as a task that nothing has happened to yet. The token stays, but with
--- this cause no late outcome of an earlier run can take the task.
+-- To the tail of pending, as a task that nothing has happened to yet, and that may start whenever.
+-- The token stays, but with this cause no late outcome of an earlier run can take the task.
 -- name: operate_run
 UPDATE quern_task SET state = 2, place = ?2, at_ms = 0, due_at_ms = ?3, due_boot_ms = 0, cause = 7,
-    crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0, died_at_ms = 0, completed_at_ms = 0,
-    progress = -1, progress_note = NULL
+    start_by_at_ms = 0, crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0, died_at_ms = 0,
+    completed_at_ms = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1;
 
 -- name: operate_archive

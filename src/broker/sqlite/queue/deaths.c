@@ -58,6 +58,7 @@ static quern_status write_task(struct qn_queue_counters *counters, const struct 
     qn_query_int(&query, fate->deaths.first_at_ms);
     qn_query_int(&query, fate->deaths.died_at_ms);
     qn_query_int(&query, counters->shift_ms);
+    qn_query_int(&query, end->started ? 1 : 0);
     return qn_query_run(&query, NULL, err);
 }
 

@@ -10,5 +10,6 @@ UPDATE quern_task SET state = ?2, at_ms = ?3, cause = ?4, error = coalesce(?5, e
     failed_at_ms = iif(?5 IS NULL, failed_at_ms, ?6), crash_count = ?7, lone = ?8, life_ms = ?9,
     crashed_at_ms = ?10, died_at_ms = ?11,
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
-    progress_note = NULL, due_boot_ms = iif(?2 = 4 AND ?12 <> 0, max(?3 - ?12, 1), 0)
+    progress_note = NULL, due_boot_ms = iif(?2 = 4 AND ?12 <> 0, max(?3 - ?12, 1), 0),
+    start_by_at_ms = iif(?13, 0, start_by_at_ms)
 WHERE seq = ?1;

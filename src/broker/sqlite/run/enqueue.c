@@ -152,6 +152,7 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
     qn_query_blob(&query, headers.data, headers.size);
     qn_query_blob(&query, task->payload, task->payload_size);
     qn_query_int(&query, due_boot_ms_of(batch, task));
+    qn_query_int(&query, task->start_by_at_ms);
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK) {

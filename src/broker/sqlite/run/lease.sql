@@ -4,21 +4,24 @@
 -- name: lease_pending
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, 0
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, 0,
+    start_by_at_ms
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
 -- name: lease_row
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
+    start_by_at_ms
 FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
 -- name: lease_replay
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
+    start_by_at_ms
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
 
@@ -48,7 +51,7 @@ UPDATE quern_task SET cancel = 0, retry_max = max(retry_max, 0),
 WHERE seq = ?1;
 
 -- name: lease_too_late
-UPDATE quern_task SET state = 5, at_ms = ?2, failed_at_ms = ?2, error = 'deadline exceeded'
+UPDATE quern_task SET state = 5, at_ms = ?2, failed_at_ms = ?2, error = ?3
 WHERE seq = ?1;
 
 -- name: worker_no

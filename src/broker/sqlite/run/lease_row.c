@@ -37,6 +37,7 @@ static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const
                 .headers = headers,
                 .header_count = header_count,
                 .state = QUERN_TASK_ACTIVE,
+                .start_by_at_ms = qn_query_column_moment_ms(row, 22),
             },
         .token = (uint64_t)sqlite3_column_int64(row, 19),
         .row = sqlite3_column_int64(row, 0),

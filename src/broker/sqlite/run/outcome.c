@@ -150,6 +150,11 @@ static quern_status apply_archive(struct qn_queue_counters *counters,
     return status;
 }
 
+static bool has_begun(const struct qn_outcome *outcome)
+{
+    return qn_outcome_has_begun(outcome) && !QN_BUG(STARTED_EXPIRES);
+}
+
 static quern_cause cause_of_later(const struct qn_outcome *outcome)
 {
     if (outcome->kind == QN_ASIDE) {
@@ -179,6 +184,7 @@ static quern_status apply_later(struct qn_queue_counters *counters, struct qn_co
     qn_query_text(&query, outcome->error);
     qn_query_int(&query, counters->now_ms);
     qn_query_int(&query, counters->shift_ms);
+    qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
@@ -218,6 +224,7 @@ static quern_status apply_give_back(struct qn_queue_counters *counters,
         return status;
     }
     qn_query_int(&query, outcome->cause);
+    qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {

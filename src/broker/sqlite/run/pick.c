@@ -4,7 +4,8 @@
  * Uncharged tasks are in one index, charged ones in another, by level. The levels that the worker
  * may take from are merged by place; a level that it has no room for is left out, so no task behind
  * it waits. For charged tasks only the place is read before they are taken, for the others
- * everything at once. A task past its deadline goes to the archive instead.
+ * everything at once. A task past its deadline, or one that has not started in time, goes to the
+ * archive instead.
  *
  * A braked queue gives one probe at a time. A task that must run alone is given only to a worker
  * that has the solo lock, as its only run. */
@@ -24,19 +25,13 @@ static bool may_start(const struct qn_lease_batch *batch)
 
 /* --- Taking one ------------------------------------------------------------------------ */
 
-static bool is_late(const struct qn_lease_batch *batch, const struct qn_leased *run)
-{
-    int64_t deadline_at_ms = run->task.deadline_at_ms;
-    return deadline_at_ms > 0 && deadline_at_ms <= batch->terms->now_wall_ms &&
-           !QN_BUG(DEADLINE_IGNORED);
-}
-
 static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
-                                 struct qn_leased *run, quern_error *err)
+                                 struct qn_leased *run, const char *why, quern_error *err)
 {
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_too_late);
     qn_query_int(&query, run->row);
     qn_query_int(&query, batch->terms->now_wall_ms);
+    qn_query_text(&query, why);
     if (!QN_BUG(LATE_UNREPORTED)) {
         qn_notices_add(&batch->counters->ends, qn_notices_task(queue->name, run->task.id));
     }
@@ -52,8 +47,9 @@ static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted
 static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
                          struct qn_leased *run, quern_error *err)
 {
-    if (is_late(batch, run)) {
-        return archive_late(batch, queue, run, err);
+    const char *why_late = qn_leased_why_late(run, batch->terms->now_wall_ms);
+    if (why_late != NULL) {
+        return archive_late(batch, queue, run, why_late, err);
     }
     batch->runs[batch->count++] = run;
     batch->exchange->queues[run->queue_index].leased++;

@@ -17,13 +17,19 @@ FROM quern_meta AS m WHERE m.one = 1;
 
 -- ?1: the bound; ?2: how far it is ahead now; ?3: how many at most.
 -- name: redate_behind
-UPDATE quern_task SET at_ms = due_boot_ms + ?2 WHERE seq IN (
+UPDATE quern_task SET at_ms = due_boot_ms + ?2,
+    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 62,
+        max(start_by_at_ms + (due_boot_ms + ?2 - at_ms), 1), start_by_at_ms)
+WHERE seq IN (
     SELECT seq FROM quern_task
     WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62 AND at_ms - due_boot_ms < ?1
     LIMIT ?3);
 
 -- name: redate_ahead
-UPDATE quern_task SET at_ms = due_boot_ms + ?2 WHERE seq IN (
+UPDATE quern_task SET at_ms = due_boot_ms + ?2,
+    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 62,
+        max(start_by_at_ms + (due_boot_ms + ?2 - at_ms), 1), start_by_at_ms)
+WHERE seq IN (
     SELECT seq FROM quern_task
     WHERE state IN (3, 4) AND due_boot_ms BETWEEN 1 AND 1 << 62 AND at_ms - due_boot_ms > ?1
     LIMIT ?3);
