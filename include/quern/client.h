@@ -21,6 +21,8 @@ typedef struct quern_client_options {
     int64_t command_timeout_ms;      /* of one enqueue, retries included; 0: 10 s */
     size_t payload_size_max;         /* 0: 32 MiB; at most 512 MiB */
     const struct quern_clock *clock; /* NULL: the system's; see quern/testing.h */
+    int64_t room_wait_ms; /* how long a call waits for room in a queue that has its max_pending
+                           * tasks (quern_queue_settings), before QUERN_E_FULL; 0: it does not */
 } quern_client_options;
 
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", created if it does not
@@ -42,10 +44,11 @@ QUERN_API void quern_client_free(quern_client *client);
 /* Stores one task, completely or not at all. ret_info may be NULL; else it receives the stored
  * task, which the caller frees. Errors: QUERN_E_INVALID (the text names the field),
  * QUERN_E_DUPLICATE (an equal task holds the unique lock), QUERN_E_CONFLICT (a task with this id
- * exists), broker errors. With QUERN_E_DUPLICATE and QUERN_E_CONFLICT, and no other error, ret_info
- * receives the existing task, which the caller frees too, unless it is gone by then: so set
- * *ret_info to NULL before. After a lost reply the request is repeated until command_timeout_ms is
- * over; then the call fails with QUERN_E_UNKNOWN, with the id in err. */
+ * exists), QUERN_E_FULL (the queue has its max_pending tasks, see quern_queue_settings and
+ * room_wait_ms; or no space is left), broker errors. With QUERN_E_DUPLICATE and QUERN_E_CONFLICT,
+ * and no other error, ret_info receives the existing task, which the caller frees too, unless it is
+ * gone by then: so set *ret_info to NULL before. After a lost reply the request is repeated until
+ * command_timeout_ms is over; then the call fails with QUERN_E_UNKNOWN, with the id in err. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *client,
                                                                 const quern_task *task,
                                                                 quern_task_info **ret_info,
@@ -61,10 +64,10 @@ typedef struct quern_enqueue_result {
 /* Stores `count` tasks in few transactions; the tasks of one queue keep their order. Each task is
  * stored or refused on its own. results, which may be NULL, has `count` entries. Returns QUERN_OK
  * when every task was stored, else the first failure, with its position (from 0) in err ("task 17:
- * ..."); the other tasks are stored nevertheless. Only when the broker itself fails, the tasks
- * after that point (on Redis: after the 1 024 tasks around it) are not tried; their status is the
- * same, or QUERN_E_TIMEOUT after a QUERN_E_UNKNOWN. Errors as quern_client_enqueue. tasks may be
- * NULL when count is 0. */
+ * ..."); the other tasks are stored nevertheless. Only when the broker itself fails or a queue is
+ * full, the tasks after that point (on Redis: after the 1 024 tasks around it) are not tried; their
+ * status is the same, or QUERN_E_TIMEOUT after a QUERN_E_UNKNOWN. Errors as quern_client_enqueue.
+ * tasks may be NULL when count is 0. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
                                                                       const quern_task *tasks,
                                                                       size_t count,

@@ -59,6 +59,7 @@ typedef struct quern_queue_info {
     int64_t probe_at_ms; /* when the first of these hosts may try the next task; 0: none */
     /* How many tasks are in each quern_task_state; 0 for states that do not exist yet. */
     uint64_t counts[QUERN_TASK_STATE_ROOM];
+    int64_t max_pending; /* see quern_queue_settings; 0: no limit */
 } quern_queue_info;
 
 typedef struct quern_queue_list quern_queue_list;
@@ -77,8 +78,25 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_pause(quern_inspector *in
 /* Ends a pause. QUERN_E_STATE: it is not paused. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_resume(quern_inspector *inspector,
                                                               const char *queue, quern_error *err);
-/* Removes a queue, its tasks and its figures. QUERN_E_STATE: it holds tasks and force is false, or
- * it holds active tasks. QUERN_E_NOT_FOUND: no such queue. */
+#define QUERN_MAX_PENDING_NONE (-1)
+#define QUERN_MAX_PENDING_MAX INT64_C(1000000000)
+
+typedef struct quern_queue_settings {
+    /* An enqueue that would make more than this many tasks of the queue wait for a run, pending or
+     * scheduled, gets QUERN_E_FULL. Retries and members of groups are not counted; a task that
+     * comes back (from a retry, from a worker, by hand) is never refused. At most
+     * QUERN_MAX_PENDING_MAX; QUERN_MAX_PENDING_NONE: no limit; 0: stays as it is. Go's clients do
+     * not obey it. */
+    int64_t max_pending;
+} quern_queue_settings;
+/* Changes the settings that are not 0, at once and for all programs; a queue that does not exist is
+ * made. QUERN_E_INVALID: the name, or a number. */
+QUERN_NODISCARD static inline quern_status quern_inspector_set_queue(
+    quern_inspector *inspector, const char *queue, const quern_queue_settings *settings,
+    quern_error *err);
+
+/* Removes a queue, its tasks, its settings and its figures. QUERN_E_STATE: it holds tasks and force
+ * is false, or it holds active tasks. QUERN_E_NOT_FOUND: no such queue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_queue(quern_inspector *inspector,
                                                                     const char *queue, bool force,
                                                                     quern_error *err);
@@ -315,6 +333,17 @@ static inline quern_status quern_inspector_set_limit(quern_inspector *inspector,
                                                      const quern_limit *limit, quern_error *err)
 {
     return quern_inspector_set_limit_sized(inspector, limit, sizeof(quern_limit), err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_set_queue_sized(
+    quern_inspector *inspector, const char *queue, const quern_queue_settings *settings,
+    size_t settings_size, quern_error *err);
+static inline quern_status quern_inspector_set_queue(quern_inspector *inspector, const char *queue,
+                                                     const quern_queue_settings *settings,
+                                                     quern_error *err)
+{
+    return quern_inspector_set_queue_sized(inspector, queue, settings, sizeof(quern_queue_settings),
+                                           err);
 }
 
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_tasks_sized(quern_inspector *inspector,

@@ -223,6 +223,15 @@ class inspector
     {
         return quern_inspector_pause(get(), queue.c_str(), &err);
     }
+    void set_queue(const std::string &queue, const quern_queue_settings &settings)
+    {
+        detail::must([&](quern_error &err) { return set_queue(queue, settings, err); });
+    }
+    quern_status set_queue(const std::string &queue, const quern_queue_settings &settings,
+                           quern_error &err) noexcept
+    {
+        return quern_inspector_set_queue(get(), queue.c_str(), &settings, &err);
+    }
     void resume(const std::string &queue)
     {
         detail::must([&](quern_error &err) { return resume(queue, err); });

@@ -391,6 +391,13 @@ quern_status qn_broker_pause(struct qn_broker *broker, const char *queue, bool p
     return status != QUERN_OK ? status : broker->ops->pause(broker, queue, pause, err);
 }
 
+quern_status qn_broker_set_queue(struct qn_broker *broker, const char *queue,
+                                 const quern_queue_settings *settings, quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->set_queue != NULL, "set_queue", err);
+    return status != QUERN_OK ? status : broker->ops->set_queue(broker, queue, settings, err);
+}
+
 quern_status qn_broker_remove_queue(struct qn_broker *broker, const char *queue, bool force,
                                     quern_error *err)
 {

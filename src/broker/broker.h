@@ -102,9 +102,12 @@ struct qn_enqueue {
     const struct qn_task *tasks;
     size_t count;
     quern_status *results; /* out: one per task */
+    bool *ret_limited;     /* out, may be NULL: set if a QUERN_E_FULL of a task comes from the limit
+                            * of its queue; else not changed */
 };
 
-/* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE, QUERN_E_CONFLICT
+/* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,
+ * QUERN_E_CONFLICT, QUERN_E_FULL (the queue has its max_pending tasks, see quern_queue_settings)
  * or, where one transaction does not store them all, the error of its part. Order is kept. The lock
  * is tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers.
  */

@@ -67,6 +67,11 @@ typedef quern_status qn_pause_fn(struct qn_broker *broker, const char *queue, bo
                                  quern_error *err);
 QUERN_NODISCARD qn_pause_fn qn_broker_pause;
 
+/* Changes those settings of a queue that are not 0; without such a queue it is made. */
+typedef quern_status qn_set_queue_fn(struct qn_broker *broker, const char *queue,
+                                     const quern_queue_settings *settings, quern_error *err);
+QUERN_NODISCARD qn_set_queue_fn qn_broker_set_queue;
+
 typedef quern_status qn_remove_queue_fn(struct qn_broker *broker, const char *queue, bool force,
                                         quern_error *err);
 QUERN_NODISCARD qn_remove_queue_fn qn_broker_remove_queue;

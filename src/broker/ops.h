@@ -59,6 +59,7 @@ struct qn_broker_ops {
     qn_operate_fn *operate;
     qn_operate_all_fn *operate_all;
     qn_pause_fn *pause;
+    qn_set_queue_fn *set_queue;
     qn_remove_queue_fn *remove_queue;
     qn_doctor_fn *doctor;
     qn_schedule_put_fn *schedule_put;

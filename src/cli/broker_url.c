@@ -176,7 +176,8 @@ void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url)
     }
 }
 
-int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
+int qn_cli_open_client(struct qn_cli *cli, const quern_client_options *options,
+                       quern_client **ret_client)
 {
     const char *url = NULL;
     int exit_code = qn_cli_broker_url(cli, true, &url);
@@ -185,7 +186,7 @@ int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client)
     }
     quern_error err;
     bool makes = qn_cli_will_make_file(url);
-    if (quern_client_open(url, NULL, ret_client, &err) != QUERN_OK) {
+    if (quern_client_open(url, options, ret_client, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }
     qn_cli_report_made(cli, makes, url);

@@ -123,7 +123,8 @@ void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out
  * made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
 /* These report their errors themselves, and return the exit code. */
-QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, quern_client **ret_client);
+QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, const quern_client_options *options,
+                                       quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
 /* Whether opening it for work will make a file, and the line that reports it afterwards: a user who

@@ -2,11 +2,11 @@
 /* batch.c - many tasks with one call.
  *
  * The tasks are cut into requests that the broker takes at once; these go through the same queue of
- * callers as single tasks (combine.c), one after the other, so their order is kept. A task that is
- * invalid or refused does not affect the others. When the broker itself fails, the rest is not
- * tried: it would fail too, each request after its own timeout, and later tasks must not be stored
- * before earlier ones. */
-#include "client/combine.h"
+ * callers as single tasks (combine.c, room.c), one after the other, so their order is kept. A task
+ * that is invalid or refused does not affect the others. When the broker itself fails, the rest is
+ * not tried: it would fail too, each request after its own timeout, and later tasks must not be
+ * stored before earlier ones. */
+#include "client/room.h"
 
 #include "base/error.h"
 #include "base/memory/sized.h"
@@ -57,6 +57,7 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
         return first_failure;
     }
     size_t most = qn_broker_enqueue_max(client->broker);
+    int64_t until_mono_ns = qn_room_until_mono_ns(client);
     for (size_t first = 0; first < count;) {
         size_t left = count - first;
         struct qn_request request = {
@@ -66,7 +67,7 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
         };
         request.count =
             measure(request.tasks, task_size, left < most ? left : most, &request.payload_bytes);
-        qn_combine_request(client, &request);
+        qn_room_request(client, &request, until_mono_ns);
         if (request.failed && first_failure == QUERN_OK) {
             first_failure = request.error.code;
             qn_error_set(err, first_failure, "task %zu: %s", first + request.failed_index,

@@ -13,8 +13,8 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "base/text/number.h"
-#include "client/combine.h"
 #include "client/existing.h"
+#include "client/room.h"
 
 #define COMMAND_TIMEOUT_MS_DEFAULT 10000
 #define CONNECT_TIMEOUT_MS_DEFAULT 5000
@@ -26,6 +26,9 @@ static quern_status check_options(quern_client_options *options, quern_error *er
     }
     if (options->command_timeout_ms < 0 || options->command_timeout_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "command_timeout_ms: must be 0 to 100 years");
+    }
+    if (options->room_wait_ms < 0 || options->room_wait_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "room_wait_ms: must be 0 to 100 years");
     }
     if (options->payload_size_max > QN_PAYLOAD_SIZE_LIMIT) {
         return qn_error_set(err, QUERN_E_INVALID, "payload_size_max: more than 512 MiB");
@@ -66,6 +69,7 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
     client->clock = options.clock != NULL ? options.clock : qn_clock_system();
     client->command_timeout_ms = options.command_timeout_ms;
     client->payload_size_max = options.payload_size_max;
+    client->room_wait_ms = options.room_wait_ms;
     const struct qn_broker_options broker_options = {
         .clock = client->clock,
         .connect_timeout_ms = options.connect_timeout_ms,
@@ -163,7 +167,7 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
         .payload_bytes = in.payload_size,
         .wants_info = ret_info != NULL,
     };
-    qn_combine_request(client, &request);
+    qn_room_request(client, &request, qn_room_until_mono_ns(client));
     quern_status refusal = request.failed ? request.error.code : QUERN_OK;
     if (ret_info != NULL && (refusal == QUERN_E_DUPLICATE || refusal == QUERN_E_CONFLICT)) {
         request.info = qn_existing_task(client, &in, &request.error);

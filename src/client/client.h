@@ -27,6 +27,7 @@ struct quern_client {
     const struct quern_clock *clock;
     int64_t command_timeout_ms;
     size_t payload_size_max;
+    int64_t room_wait_ms;
 
     pthread_mutex_t mutex;
     pthread_cond_t idle;    /* calls is 0 */
@@ -47,6 +48,7 @@ struct quern_client {
     struct qn_task *prepared;
     struct qn_origin *origins;
     quern_status *statuses;
+    bool limited; /* one of them is full because of the limit of its queue */
 };
 
 /* Every public call is between these two. QUERN_E_CLOSED: this process is a fork. */

@@ -32,15 +32,6 @@ static struct qn_request *request_of(struct qn_list *node)
     return QN_CONTAINER_OF(node, struct qn_request, node);
 }
 
-static void note_failure(struct qn_request *request, size_t index, const quern_error *error)
-{
-    if (!request->failed || index < request->failed_index) {
-        request->failed = true;
-        request->failed_index = index;
-        request->error = *error;
-    }
-}
-
 /* Makes the struct for ret_info before anything is stored: running out of memory must change
  * nothing. */
 static quern_status make_info(const quern_client *client, const struct qn_task *task,
@@ -85,7 +76,7 @@ static void prepare_request(quern_client *client, struct qn_request *request)
         }
         if (status != QUERN_OK) {
             qn_request_set_result(request->results, i, status, NULL);
-            note_failure(request, i, &error);
+            qn_request_fail(request, i, &error);
             continue;
         }
         qn_request_set_result(request->results, i, QUERN_OK, prepared->id);
@@ -114,7 +105,9 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
     const struct qn_enqueue enqueue = {.stamp = client->stamp,
                                        .tasks = client->prepared,
                                        .count = client->prepared_count,
-                                       .results = client->statuses};
+                                       .results = client->statuses,
+                                       .ret_limited = &client->limited};
+    client->limited = false;
     for (unsigned attempt = 0;; attempt++) {
         quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);
         in_doubt = in_doubt || status == QUERN_E_UNKNOWN;
@@ -143,8 +136,18 @@ static void spread_failure(quern_client *client, quern_status status, const quer
             qn_error_set(&text, status, "enqueue to %s: %s", task->queue, error->text);
         }
         qn_request_set_result(origin.request->results, origin.index, status, task->id);
-        note_failure(origin.request, origin.index, &text);
+        qn_request_fail(origin.request, origin.index, &text);
         origin.request->broker_status = status;
+    }
+}
+
+/* The first one; it is no failure yet, see room.c. */
+static void note_limited(struct qn_request *request, size_t index, const struct qn_task *task)
+{
+    if (!request->limited) {
+        request->limited = true;
+        request->limited_index = index;
+        qn_request_refuse_limited(task, &request->limit);
     }
 }
 
@@ -156,10 +159,14 @@ static void spread_results(quern_client *client)
         }
         struct qn_origin origin = client->origins[i];
         quern_error error;
-        qn_request_refuse(&client->prepared[i], client->statuses[i], &error);
         qn_request_set_result(origin.request->results, origin.index, client->statuses[i],
                               client->prepared[i].id);
-        note_failure(origin.request, origin.index, &error);
+        if (client->statuses[i] == QUERN_E_FULL && client->limited) {
+            note_limited(origin.request, origin.index, &client->prepared[i]);
+            continue;
+        }
+        qn_request_refuse(&client->prepared[i], client->statuses[i], &error);
+        qn_request_fail(origin.request, origin.index, &error);
         if (client->statuses[i] == QUERN_E_FULL) {
             origin.request->broker_status = QUERN_E_FULL; /* a part of it found no room */
         }
@@ -190,7 +197,7 @@ static void fail_nomem(const struct qn_list *batch)
         for (size_t i = 0; i < request->count; i++) {
             qn_request_set_result(request->results, i, status, NULL);
         }
-        note_failure(request, 0, &error);
+        qn_request_fail(request, 0, &error);
         request->broker_status = status;
     }
 }
@@ -333,7 +340,7 @@ void qn_combine_request(quern_client *client, struct qn_request *request)
     pthread_mutex_unlock(&client->mutex);
 
     pthread_cond_destroy(&request->changed);
-    if (request->failed) {
+    if (request->failed || request->limited) {
         quern_task_info_free(request->info);
         request->info = NULL;
     }

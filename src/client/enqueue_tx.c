@@ -59,8 +59,11 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db)
         return;
     }
     quern_error whole = {0};
-    const struct qn_enqueue enqueue = {
-        .tasks = part->prepared, .count = part->prepared_count, .results = part->statuses};
+    bool limited = false;
+    const struct qn_enqueue enqueue = {.tasks = part->prepared,
+                                       .count = part->prepared_count,
+                                       .results = part->statuses,
+                                       .ret_limited = &limited};
     quern_status status = qn_broker_enqueue_in(client->broker, db, &enqueue, &whole);
     part->broker_status = status;
     for (size_t i = 0; i < part->prepared_count; i++) {
@@ -71,7 +74,9 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db)
             continue;
         }
         quern_error error = whole;
-        if (status == QUERN_OK) {
+        if (status == QUERN_OK && one == QUERN_E_FULL && limited) {
+            qn_request_refuse_limited(task, &error);
+        } else if (status == QUERN_OK) {
             qn_request_refuse(task, one, &error);
         }
         part_fail(part, part->indexes[i], &error);

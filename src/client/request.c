@@ -48,6 +48,22 @@ quern_status qn_request_refuse(const struct qn_task *task, quern_status status, 
                         quern_status_name(status));
 }
 
+quern_status qn_request_refuse_limited(const struct qn_task *task, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_FULL,
+                        "queue %s is full: as many tasks wait in it as its max_pending allows",
+                        task->queue);
+}
+
+void qn_request_fail(struct qn_request *request, size_t index, const quern_error *error)
+{
+    if (!request->failed || index < request->failed_index) {
+        request->failed = true;
+        request->failed_index = index;
+        request->error = *error;
+    }
+}
+
 void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
                            const char *id)
 {

@@ -39,6 +39,10 @@ struct qn_request {
     quern_status broker_status;    /* QUERN_OK, or how the broker itself failed */
     size_t failed_index;
     quern_error error;
+    /* Tasks that only the limit of their queue keeps out, which are no failure yet; the first. */
+    bool limited;
+    size_t limited_index;
+    quern_error limit;
 };
 
 /* Reads the caller's quern_task, of whatever size, and prepares it in `arena`. Any thread. */
@@ -47,6 +51,10 @@ QUERN_NODISCARD quern_status qn_request_prepare(quern_client *client, struct qn_
                                                 quern_error *err);
 /* The text for a task that the broker refused: duplicate or conflict. */
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err);
+/* The same where its queue has as many tasks as it may have: QUERN_E_FULL. */
+quern_status qn_request_refuse_limited(const struct qn_task *task, quern_error *err);
+/* Of several failures the first task's is kept. */
+void qn_request_fail(struct qn_request *request, size_t index, const quern_error *error);
 /* Writes status and id to results[index], where results may be NULL and id may be NULL. */
 void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
                            const char *id);

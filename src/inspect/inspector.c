@@ -11,6 +11,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "task/limits.h"
+#include "task/name.h"
 
 #define ACT_FREE 50000 /* tasks, before a bulk action asks how many there are */
 
@@ -97,6 +98,32 @@ quern_status quern_inspector_resume(quern_inspector *inspector, const char *queu
 {
     quern_status status = enter_queue(inspector, queue, err);
     return status == QUERN_OK ? qn_broker_pause(inspector->broker, queue, false, err) : status;
+}
+
+quern_status quern_inspector_set_queue_sized(quern_inspector *inspector, const char *queue,
+                                             const quern_queue_settings *settings,
+                                             size_t settings_size, quern_error *err)
+{
+    quern_queue_settings ours;
+    quern_status status = enter_queue(inspector, queue, err);
+    if (status == QUERN_OK) {
+        status = qn_sized_copy(QN_ROOM_OF(ours), (struct qn_bytes){settings, settings_size},
+                               "quern_queue_settings", err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_name_check_queue(queue, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_name_check_new("queue", queue, err);
+    }
+    if (status == QUERN_OK &&
+        (ours.max_pending < QUERN_MAX_PENDING_NONE || ours.max_pending > QUERN_MAX_PENDING_MAX)) {
+        status = qn_error_set(err, QUERN_E_INVALID,
+                              "max_pending must be from 1 to %lld, 0 or QUERN_MAX_PENDING_NONE, "
+                              "not %lld",
+                              (long long)QUERN_MAX_PENDING_MAX, (long long)ours.max_pending);
+    }
+    return status == QUERN_OK ? qn_broker_set_queue(inspector->broker, queue, &ours, err) : status;
 }
 
 quern_status quern_inspector_remove_queue(quern_inspector *inspector, const char *queue, bool force,

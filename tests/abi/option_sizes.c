@@ -11,7 +11,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has changed its size")
 
 #ifdef __LP64__ /* other sizes of pointers are not recorded */
-SIZE(quern_client_options, 32);
+SIZE(quern_client_options, 40);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_error, 256);
@@ -22,7 +22,8 @@ SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
 SIZE(quern_limit, 56);
 SIZE(quern_queue, 16);
-SIZE(quern_queue_info, 232);
+SIZE(quern_queue_info, 240);
+SIZE(quern_queue_settings, 8);
 SIZE(quern_retry_policy, 24);
 SIZE(quern_run_report, 48);
 SIZE(quern_task, 184);

@@ -9,7 +9,8 @@ import sqlite3
 import subprocess
 
 import lib_cli
-from lib_cli import (BROKER, CliTest, PATIENCE_S, EXIT_BROKER, EXIT_FAILURE, EXIT_USAGE, only)
+from lib_cli import (BROKER, CliTest, EXIT_BROKER, EXIT_FAILURE, EXIT_TEMPORARY, EXIT_USAGE,
+                     PATIENCE_S, only)
 
 
 class QueueTest(CliTest):
@@ -33,6 +34,26 @@ class QueueTest(CliTest):
         self.assertIn("no queue \"zz\"", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
     @only("sqlite")
+    def test_a_limit_is_set_shown_obeyed_and_removed(self):
+        self.ok("queue", "set", "mail", "--max-pending", "2")
+        self.assertEqual(self.json("queue", "inspect", "mail")["max_pending"], 2)
+        self.assertRegex(self.ok("queue", "inspect", "mail"), r"(?m)^max pending: +2$")
+        self.ok("enqueue", "t", "--queue", "mail")
+        said = self.fails(EXIT_TEMPORARY, "enqueue", "--from", "-", "--queue", "mail",
+                          stdin='{"type": "t"}\n' * 3)
+        self.assertIn("line 2: ", said)
+        self.assertIn("queue mail is full", said)
+        self.assertIn("(stored 1 task)", said)
+        said = self.fails(EXIT_TEMPORARY, "enqueue", "t", "--queue", "mail", "--wait-room", "50ms")
+        self.assertIn("queue mail is full", said)
+        self.ok("queue", "set", "mail", "--max-pending", "none")
+        self.assertIsNone(self.json("queue", "inspect", "mail")["max_pending"])
+        self.assertNotIn("max pending", self.ok("queue", "inspect", "mail"))
+        self.ok("enqueue", "t", "--queue", "mail")
+        for value in ("0", "-1", "x", "1x", "9999999999", ""):
+            self.fails(EXIT_USAGE, "queue", "set", "mail", "--max-pending", value)
+        self.fails(EXIT_USAGE, "queue", "set", "mail")
+
     def test_inspect_shows_where_a_queue_is_braked(self):
         self.enqueue("t", "--queue", "a")
         self.assertNotIn("braked", self.ok("queue", "inspect", "a"))

@@ -97,6 +97,7 @@ static const char *const others[] = {
     "quern_queue SET failed",
     "quern_queue SET trimmed",
     "quern_queue SET solo_rest_ms",
+    "quern_queue SET max_pending",
     "quern_queue SET solo_owner = 'round', solo_since_ms",
     "quern_host SET ok_at_ms",
     "quern_host SET streak",

@@ -162,6 +162,14 @@ class OptionTest(ClientTest):
         self.assertEqual(self.counts(), (1, 0))
         self.stop(server)
 
+    def test_a_go_client_is_not_bound_by_the_limit_of_a_queue(self):
+        self.quern("queue", "set", "default", "--max-pending", "1")
+        self.go_enqueue(id="one")
+        self.go_enqueue(id="two")
+        result = self.quern_result("enqueue", "ok")
+        self.assertEqual(result.returncode, 75, result.stderr)
+        self.assertEqual(self.go("queue", queue="default")["Size"], 2)
+
     def test_a_retry_of_go_has_started_and_does_not_expire(self):
         line = {"type": "fail", "id": "again", "start_within": 3600}
         self.quern_result("enqueue", "--from", "-", stdin=json.dumps(line).encode())

@@ -47,6 +47,7 @@ static const struct qn_broker_ops ops = {
     .operate = qn_redis_operate,
     .operate_all = qn_redis_operate_all,
     .pause = qn_redis_pause,
+    .set_queue = qn_redis_set_queue,
     .remove_queue = qn_redis_remove_queue,
     .doctor = qn_redis_doctor,
     .schedule_put = qn_redis_schedule_put,

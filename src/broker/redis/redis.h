@@ -107,6 +107,7 @@ qn_server_info_fn qn_redis_server_info;
 qn_operate_fn qn_redis_operate;
 qn_operate_all_fn qn_redis_operate_all;
 qn_pause_fn qn_redis_pause;
+qn_set_queue_fn qn_redis_set_queue;
 qn_remove_queue_fn qn_redis_remove_queue;
 qn_doctor_fn qn_redis_doctor;
 qn_schedule_put_fn qn_redis_schedule_put;

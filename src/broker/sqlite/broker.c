@@ -64,6 +64,7 @@ static const struct qn_broker_ops ops = {
     .operate = qn_sqlite_operate,
     .operate_all = qn_sqlite_operate_all,
     .pause = qn_sqlite_pause,
+    .set_queue = qn_sqlite_set_queue,
     .remove_queue = qn_sqlite_remove_queue,
     .doctor = qn_sqlite_doctor,
     .schedule_put = qn_sqlite_schedule_put,

@@ -164,6 +164,7 @@ qn_backup_fn qn_sqlite_backup;
 qn_operate_fn qn_sqlite_operate;
 qn_operate_all_fn qn_sqlite_operate_all;
 qn_pause_fn qn_sqlite_pause;
+qn_set_queue_fn qn_sqlite_set_queue;
 qn_remove_queue_fn qn_sqlite_remove_queue;
 qn_doctor_fn qn_sqlite_doctor;
 qn_schedule_put_fn qn_sqlite_schedule_put;

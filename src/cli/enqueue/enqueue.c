@@ -32,7 +32,8 @@ enum option {
     OPTION_RETENTION,
     OPTION_GROUP,
     OPTION_HEADER,
-    OPTION_FROM
+    OPTION_FROM,
+    OPTION_WAIT_ROOM
 };
 
 static const struct qn_option options[] = {
@@ -58,6 +59,8 @@ static const struct qn_option options[] = {
                        .repeats = true},
     [OPTION_FROM] = {"from", "FILE|-", "one task per line, as JSON; see the manual",
                      QN_OPTION_TEXT},
+    [OPTION_WAIT_ROOM] = {"wait-room", "D", "wait this long while the queue is full",
+                          QN_OPTION_DURATION},
 };
 
 /* The K=V texts, cut in two. Freed as one block. */
@@ -169,7 +172,9 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
     quern_client *client = NULL;
     int exit_code = check_task(cli, task);
     if (exit_code == QN_EXIT_OK) {
-        exit_code = qn_cli_open_client(cli, &client);
+        const quern_client_options how = {.room_wait_ms =
+                                              qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0)};
+        exit_code = qn_cli_open_client(cli, &how, &client);
     }
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
@@ -248,7 +253,9 @@ static int run_enqueue(struct qn_cli *cli)
     if (exit_code == QN_EXIT_OK) {
         quern_task task = task_of_options(&cli->args, &headers);
         const char *from = qn_args_text(&cli->args, OPTION_FROM);
-        exit_code = from != NULL ? qn_import(cli, from, &task) : enqueue_operands(cli, &task);
+        int64_t room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0);
+        exit_code =
+            from != NULL ? qn_import(cli, from, &task, room_wait_ms) : enqueue_operands(cli, &task);
     }
     free_headers(&headers);
     return exit_code;
@@ -258,10 +265,8 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "TYPE [PAYLOAD|-]",
     .summary = "put a task, or a file of tasks, into a queue",
-    .about = "Prints the id. PAYLOAD - reads it from stdin. For --unique an empty payload\n"
-             "is different from none.",
-    .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --delay 5m\n"
-               "  quern enqueue --from tasks.jsonl --queue media",
+    .about = "Prints the id. PAYLOAD - reads it from stdin.",
+    .example = "  quern enqueue image:resize '{\"id\":7}' --queue media --delay 5m",
     .options = options,
     .option_count = QN_COUNT_OF(options),
     .operand_max = 2,

@@ -50,6 +50,7 @@ struct import {
     const char *path; /* "" for standard input */
     quern_client *client;
     const quern_task *defaults;
+    int64_t room_wait_ms; /* of each batch */
     struct qn_lines lines;
     uint64_t file_size; /* 0: not known */
     struct qn_progress progress;
@@ -153,7 +154,9 @@ static int refuse_line(struct import *import, const char *text)
 /* A file of the broker is made for the first line that is right, and for none that is not. */
 static int open_broker(struct import *import)
 {
-    return import->client != NULL ? QN_EXIT_OK : qn_cli_open_client(import->cli, &import->client);
+    const quern_client_options options = {.room_wait_ms = import->room_wait_ms};
+    return import->client != NULL ? QN_EXIT_OK
+                                  : qn_cli_open_client(import->cli, &options, &import->client);
 }
 
 /* Parses the line and checks the task by the library's own rules, before it joins a batch. */
@@ -279,12 +282,14 @@ static void catch_interrupts(void)
     (void)sigaction(SIGTERM, &action, NULL);
 }
 
-static int import_stream(struct qn_cli *cli, int fd, const char *path, const quern_task *defaults)
+static int import_stream(struct qn_cli *cli, int fd, const char *path, const quern_task *defaults,
+                         int64_t room_wait_ms)
 {
     struct import *import = qn_memory_must(qn_alloc_zero(1, sizeof *import));
     import->cli = cli;
     import->path = path;
     import->defaults = defaults;
+    import->room_wait_ms = room_wait_ms;
     struct stat status;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
         import->file_size = (uint64_t)status.st_size;
@@ -312,17 +317,18 @@ static int import_stream(struct qn_cli *cli, int fd, const char *path, const que
     return exit_code;
 }
 
-int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults)
+int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults,
+              int64_t room_wait_ms)
 {
     if (strcmp(path, "-") == 0) {
-        return import_stream(cli, STDIN_FILENO, "", defaults);
+        return import_stream(cli, STDIN_FILENO, "", defaults, room_wait_ms);
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         qn_cli_message(cli, "%s: %s", path, strerror(errno));
         return QN_EXIT_FAILURE;
     }
-    int exit_code = import_stream(cli, fd, path, defaults);
+    int exit_code = import_stream(cli, fd, path, defaults, room_wait_ms);
     (void)close(fd);
     return exit_code;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.c - `quern queue`: list, inspect, pause, resume, remove, history.
+/* queue.c - `quern queue`: list, inspect, pause, resume, set, remove, history.
  *
  * All verbs go through the inspector. A queue exists once a task was put into it or a worker has
  * served it; other names are "no such queue" (exit code 1). */
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/number.h"
 #include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
@@ -26,6 +27,12 @@ enum remove_option { REMOVE_FORCE, REMOVE_YES };
 static const struct qn_option remove_options[] = {
     [REMOVE_FORCE] = {"force", NULL, "also with tasks in it, which are deleted", QN_OPTION_FLAG},
     [REMOVE_YES] = {"yes", NULL, "do not ask", QN_OPTION_FLAG},
+};
+
+enum set_option { SET_MAX_PENDING };
+static const struct qn_option set_options[] = {
+    [SET_MAX_PENDING] = {"max-pending", "N|none",
+                         "refuse tasks beyond N pending and scheduled ones", QN_OPTION_TEXT},
 };
 
 enum history_option { HISTORY_DAYS };
@@ -85,12 +92,13 @@ struct by_name {
 /* The action of a verb on one queue; reports its errors, returns the exit code. */
 typedef int act_on_name(struct by_name *by_name, const char *name);
 
-/* Of several queues each is tried, until the broker fails; the exit code is the worst. */
-static int for_each_name(struct qn_cli *cli, act_on_name *act)
+/* Of several queues each is tried, until the broker fails; the exit code is the worst. create: the
+ * broker's file is made if it does not exist. */
+static int for_each_name(struct qn_cli *cli, bool create, act_on_name *act)
 {
     struct by_name by_name = {.cli = cli};
     size_t count = cli->args.operand_count;
-    int worst = qn_cli_open_inspector(cli, false, &by_name.inspector);
+    int worst = qn_cli_open_inspector(cli, create, &by_name.inspector);
     if (worst != QN_EXIT_OK) {
         return worst;
     }
@@ -152,7 +160,7 @@ static int inspect(struct by_name *by_name, const char *name)
 
 static int run_inspect(struct qn_cli *cli)
 {
-    return for_each_name(cli, inspect);
+    return for_each_name(cli, false, inspect);
 }
 
 /* The action and the queue, on stdout. */
@@ -201,12 +209,12 @@ static int resume_queue(struct by_name *by_name, const char *name)
 
 static int run_pause(struct qn_cli *cli)
 {
-    return for_each_name(cli, pause_queue);
+    return for_each_name(cli, false, pause_queue);
 }
 
 static int run_resume(struct qn_cli *cli)
 {
-    return for_each_name(cli, resume_queue);
+    return for_each_name(cli, false, resume_queue);
 }
 
 /* A queue that is not there needs no question: the removal reports it. *ret_force: only tasks that
@@ -250,7 +258,46 @@ static int remove_queue(struct by_name *by_name, const char *name)
 
 static int run_remove(struct qn_cli *cli)
 {
-    return for_each_name(cli, remove_queue);
+    return for_each_name(cli, false, remove_queue);
+}
+
+static bool read_settings(const struct qn_args *args, quern_queue_settings *ret_settings)
+{
+    const char *text = qn_args_text(args, SET_MAX_PENDING);
+    struct qn_cursor cursor = {text, text + strlen(text)};
+    uint64_t number = 0;
+    if (strcmp(text, "none") == 0) {
+        ret_settings->max_pending = QUERN_MAX_PENDING_NONE;
+        return true;
+    }
+    bool ok = qn_number_take(&cursor, &number) && cursor.at == cursor.end && number > 0 &&
+              number <= QUERN_MAX_PENDING_MAX;
+    ret_settings->max_pending = (int64_t)number;
+    return ok;
+}
+
+static int set_queue(struct by_name *by_name, const char *name)
+{
+    quern_error err;
+    quern_queue_settings settings = {0};
+    (void)read_settings(&by_name->cli->args, &settings); /* checked by run_set */
+    return quern_inspector_set_queue(by_name->inspector, name, &settings, &err) == QUERN_OK
+               ? report_done(by_name, name, "set")
+               : report_refused(by_name, name, &err);
+}
+
+static int run_set(struct qn_cli *cli)
+{
+    quern_queue_settings settings = {0};
+    if (!qn_args_given(&cli->args, SET_MAX_PENDING)) {
+        return qn_cli_usage(cli, "nothing to set: give --max-pending");
+    }
+    if (!read_settings(&cli->args, &settings)) {
+        return qn_cli_usage(cli, "--max-pending: '%s' is not none or a number from 1 to %lld",
+                            qn_args_text(&cli->args, SET_MAX_PENDING),
+                            (long long)QUERN_MAX_PENDING_MAX);
+    }
+    return for_each_name(cli, true, set_queue);
 }
 
 static int show_history(struct by_name *by_name, const char *name)
@@ -280,7 +327,7 @@ static int show_history(struct by_name *by_name, const char *name)
 
 static int run_history(struct qn_cli *cli)
 {
-    return for_each_name(cli, show_history);
+    return for_each_name(cli, false, show_history);
 }
 
 static const struct qn_verb verbs[] = {
@@ -312,6 +359,18 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = SIZE_MAX,
      .run = run_resume},
+    {.name = "set",
+     .operands = "QUEUE...",
+     .summary = "change the settings of a queue, which is made if it does not exist",
+     .about = "An enqueue beyond --max-pending fails (exit code 75), or waits (--wait-room).\n"
+              "Go's clients do not obey it.",
+     .example = "  quern queue set mail --max-pending 10000\n"
+                "  quern queue set mail --max-pending none",
+     .options = set_options,
+     .option_count = QN_COUNT_OF(set_options),
+     .operand_min = 1,
+     .operand_max = SIZE_MAX,
+     .run = run_set},
     {.name = "remove",
      .operands = "QUEUE...",
      .summary = "remove a queue; with --force also its tasks",
@@ -332,5 +391,5 @@ static const struct qn_verb verbs[] = {
      .operand_max = SIZE_MAX,
      .run = run_history},
 };
-const struct qn_noun qn_noun_queue = {"queue", "list, inspect, pause, resume or remove queues",
+const struct qn_noun qn_noun_queue = {"queue", "list, inspect, pause, resume, set or remove queues",
                                       verbs, QN_COUNT_OF(verbs)};

@@ -152,6 +152,9 @@ void qn_queue_show_print(const quern_queue_info *queue, const quern_worker_list 
     qn_field_text("state", queue->paused_at_ms != 0 ? "paused" : "running");
     qn_field_moment("paused at", queue->paused_at_ms);
     print_brake(queue);
+    if (queue->max_pending > 0) {
+        qn_field_number("max pending", queue->max_pending);
+    }
     qn_field_text("workers", workers_text(workers, queue->name, text));
     qn_queue_show_counts_print(queue->size, queue->counts);
     qn_field_number("groups", (int64_t)queue->group_count);
@@ -220,6 +223,9 @@ json_t *qn_queue_show_json(const quern_queue_info *queue, const quern_worker_lis
                   number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
     qn_memory_must(object);
     qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
+    (void)json_object_set_new(object, "max_pending",
+                              queue->max_pending > 0 ? json_integer(queue->max_pending)
+                                                     : json_null());
     if (workers != NULL) {
         (void)json_object_set_new(object, "workers",
                                   number(qn_service_count_workers(workers, queue->name)));

@@ -39,6 +39,7 @@ enum {
     FAILED_TODAY,
     TRIMMED,
     GROUPS,
+    MAX_PENDING,
     META
 };
 
@@ -71,6 +72,7 @@ static void ask_counts(struct qn_pipeline *pipeline, const struct counting *coun
     ask_one(pipeline, "HGET", queue, QN_KEY_META);
     qn_pipeline_text(pipeline, "trimmed");
     ask_one(pipeline, "SCARD", queue, "groups");
+    ask_one(pipeline, "GET", queue, QN_KEY_MAX_PENDING);
     ask_one(pipeline, "HGETALL", queue, QN_KEY_META);
 }
 
@@ -108,6 +110,9 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
         [TRIMMED] = &info->trimmed_total,           [GROUPS] = &info->group_count};
     if (index == META) {
         take_brakes(info, reply);
+    } else if (index == MAX_PENDING) {
+        uint64_t limit = qn_reply_uint(reply);
+        info->max_pending = limit < QUERN_MAX_PENDING_MAX ? (int64_t)limit : QUERN_MAX_PENDING_MAX;
     } else if (index == PAUSED) {
         info->paused_at_ms = reply->type == QN_REPLY_NIL ? 0 : qn_reply_seconds(reply) * 1000;
     } else {

@@ -3,13 +3,24 @@
 -- A batch has: Q, the prefix of the queue; names, the keys of the tasks; ids and messages: behind
 -- which place of ARGV these are; rows: the place of the first row of a task that is more than a
 -- pending one (index, state, at_ms, lock, lock_ms, group, options, as enqueue.lua has them);
--- results: 'o' stored, 'd' its lock is held, 'c' its id exists; a task that has a result before
--- store_read is left out; now_s and now_us, of TIME, now_us with six digits.
+-- results: 'o' stored, 'd' its lock is held, 'c' its id exists, 'f' the queue is full; a task that
+-- has a result before store_read is left out; now_s and now_us, of TIME, now_us with six digits.
 --
 -- store_read reads all that store_write will write, so that nothing fails after the first write.
 -- Needs lib_leftovers.lua.
 
--- Tasks that are neither 'd' nor 'c' afterwards, and had no result before, are to be stored.
+-- For how many more pending and scheduled tasks the queue has room.
+local function store_room(Q)
+    local limit = redis.pcall('GET', Q .. 'quern:max_pending')
+    limit = type(limit) == 'string' and tonumber(string.match(limit, '^[1-9]%d*$') or '')
+    local scheduled = limit and redis.pcall('ZCARD', Q .. 'scheduled')
+    local room = limit and limit - redis.call('LLEN', Q .. 'pending') -
+        (type(scheduled) == 'number' and scheduled or 0)
+    -- bug MAX_PENDING_OFF_BY_ONE: 0 + 1
+    return room or math.huge
+end
+
+-- Tasks that are neither 'd', 'c' nor 'f' afterwards, and had no result before, are to be stored.
 local function store_read(batch)
     local call, Q, names, results = redis.call, batch.Q, batch.names, batch.results
     local delayed_count = 0
@@ -29,7 +40,7 @@ local function store_read(batch)
             call('SCARD', Q .. 'groups')
         end
     end
-    local seen = {}
+    local seen, room = {}, store_room(Q)
     for i = 1, #names do
         local lock = tasks[i] and tasks[i].lock or ''
         if not results[i] then
@@ -37,7 +48,10 @@ local function store_read(batch)
                 results[i] = 'd'
             elseif seen[names[i]] or call('EXISTS', names[i]) == 1 then
                 results[i] = 'c'
+            elseif room <= 0 and not (tasks[i] and tasks[i].state == 'aggregating') then
+                results[i] = 'f'
             else
+                room = room - (tasks[i] and tasks[i].state == 'aggregating' and 0 or 1)
                 seen[names[i]] = true
                 seen[lock] = lock ~= ''
             end

@@ -190,6 +190,8 @@ static quern_status result_of(char letter)
         return QUERN_E_DUPLICATE;
     case 'c':
         return QUERN_E_CONFLICT;
+    case 'f':
+        return QUERN_E_FULL;
     default:
         return QUERN_E_BROKER;
     }
@@ -211,6 +213,10 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         batch->request->results[i] =
             status != QUERN_OK || all ? status : result_of(reply->data[at++]);
+        if (status == QUERN_OK && batch->request->results[i] == QUERN_E_FULL &&
+            batch->request->ret_limited != NULL) {
+            *batch->request->ret_limited = true;
+        }
     }
     return status;
 }

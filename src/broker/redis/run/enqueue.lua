@@ -6,7 +6,7 @@
 --   lock, no group, no options: ''. Options lack their first number. Instead of count '': there are
 --   pending tasks only, and each id comes once.
 -- Reply: 'o' if all are stored, else a character a task: o stored, d its lock is held, c its id
---   exists.
+--   exists, f the queue has as many tasks as it may have.
 --
 -- As asynq: the lock is tested before the id, new ids go to the left of pending, scores are whole
 -- seconds. Unlike asynq: a conflict leaves no lock, a grouped task knows its lock.
@@ -35,8 +35,10 @@ if #now_us < 6 then
 end
 -- The short way, for nearly all. The first to write is LPUSH, which fails if the key has the wrong
 -- type; nothing after it can. A nanosecond more for each task keeps their order. One EXISTS asks
--- for the tasks and the index, which mostly is empty: one more command would be noticeable here.
-local there, leftovers = plain and call('EXISTS', Q .. 'quern:due', unpack(names)), nil
+-- for the tasks, the index, which mostly is empty, and a limit of the queue: one more command would
+-- be noticeable here.
+local there, leftovers = plain and call('EXISTS', Q .. 'quern:max_pending', Q .. 'quern:due',
+    unpack(names)), nil
 if there == 1 and call('EXISTS', Q .. 'quern:due') == 1 then
     there, leftovers = 0, store_leftovers(Q, now_s, now_us, 4)
 end

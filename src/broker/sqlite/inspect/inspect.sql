@@ -19,7 +19,7 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT processed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT count(*) FROM quern_host WHERE queue = q.no AND streak >= ?2),
-    (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2)
+    (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2), q.max_pending
 FROM quern_queue AS q WHERE q.name BETWEEN ?3 AND ?4 ORDER BY q.name;
 
 -- Since when the first of each kind of pending tasks waits: uncharged, or by number of charges.

@@ -3,6 +3,7 @@
  *
  * One read transaction on the reading connection, so the result is a consistent snapshot, and no
  * writer waits for it. Counts come from the partial indexes of the schema. */
+#include "base/text/number.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -50,6 +51,8 @@ static void read_queue(const struct qn_query *query, quern_queue_info *info)
     info->failed_today = qn_sqlite_inspect_count(query, 15);
     info->braked_hosts = (uint32_t)sqlite3_column_int(query->statement, 16);
     info->probe_at_ms = qn_query_column_sane(query, 17);
+    info->max_pending =
+        qn_number_clamp(sqlite3_column_int64(query->statement, 18), 0, QUERN_MAX_PENDING_MAX);
     info->memory_bytes = -1;
 }
 

@@ -35,6 +35,9 @@ SELECT no, paused_at_ms FROM quern_queue WHERE name = ?1;
 -- name: queue_pause
 UPDATE quern_queue SET paused_at_ms = ?2 WHERE no = ?1;
 
+-- name: queue_set_max_pending
+UPDATE quern_queue SET max_pending = ?2 WHERE no = ?1;
+
 -- name: queue_active_count
 SELECT count(*) FROM quern_task INDEXED BY quern_task_lease WHERE queue = ?1 AND state = 1;
 

@@ -2,7 +2,8 @@
 /* enqueue.c - stores tasks, in a transaction of our own or in one of the caller.
  *
  * Per task: is the unique lock held by another task? Then it is a duplicate. Does the id exist?
- * Then it is a conflict, and no lock was taken. Else the task and its lock are stored. Numbers of
+ * Then it is a conflict, and no lock was taken. Is the queue full? Else the task and its lock are
+ * stored. Numbers of
  * the counter are taken once for the batch, the queue is looked up once for each row of tasks of
  * the same queue. Sleeping workers are woken if a task is pending, or is due before all others of
  * its queue.
@@ -37,8 +38,20 @@ struct batch {
     const char *queue; /* of the task before */
     int64_t queue_no;
     int64_t queue_due_at_ms; /* the earliest delayed task of that queue; -1: not looked up */
+    int64_t queue_room;      /* for how many more it has room */
+    bool limited;            /* a task was refused because there was none */
     bool wake;
 };
+
+static quern_status count_room(struct batch *batch, int64_t max_pending, quern_error *err)
+{
+    struct qn_query query = qn_query_start(batch->conn, sql_queue_waiting);
+    qn_query_int(&query, batch->queue_no);
+    qn_query_int(&query, max_pending);
+    int64_t waiting = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    batch->queue_room = max_pending - waiting + (QN_BUG(MAX_PENDING_OFF_BY_ONE) ? 1 : 0);
+    return qn_query_finish(&query, err);
+}
 
 static quern_status enter_queue(struct batch *batch, const char *queue, quern_error *err)
 {
@@ -47,7 +60,17 @@ static quern_status enter_queue(struct batch *batch, const char *queue, quern_er
     }
     batch->queue = queue;
     batch->queue_due_at_ms = -1;
-    return qn_tables_queue_no(batch->conn, queue, true, &batch->queue_no, err);
+    batch->queue_room = INT64_MAX;
+    struct qn_query query = qn_query_start(batch->conn, sql_queue_limit);
+    qn_query_text(&query, queue);
+    bool found = qn_query_row(&query);
+    int64_t max_pending = found ? sqlite3_column_int64(query.statement, 1) : 0;
+    batch->queue_no = found ? sqlite3_column_int64(query.statement, 0) : 0;
+    quern_status status = qn_query_finish(&query, err);
+    if (status == QUERN_OK && !found) {
+        status = qn_tables_queue_no(batch->conn, queue, true, &batch->queue_no, err);
+    }
+    return status == QUERN_OK && max_pending > 0 ? count_room(batch, max_pending, err) : status;
 }
 
 /* Will a sleeping worker want to know of it? */
@@ -178,6 +201,19 @@ static quern_status insert_with_headers(struct batch *batch, const struct qn_tas
     return status;
 }
 
+/* The result of a task for which there is no room; that it exists already is said before that. */
+static quern_status refuse(struct batch *batch, const struct qn_task *task,
+                           quern_status *ret_result, quern_error *err)
+{
+    struct qn_query query = qn_query_start(batch->conn, sql_task_known);
+    qn_query_int(&query, batch->queue_no);
+    qn_query_text(&query, task->id);
+    bool known = qn_query_row(&query);
+    *ret_result = known ? QUERN_E_CONFLICT : QUERN_E_FULL;
+    batch->limited = batch->limited || !known;
+    return qn_query_finish(&query, err);
+}
+
 static quern_status store(struct batch *batch, const struct qn_task *task, quern_status *ret_result,
                           quern_error *err)
 {
@@ -191,6 +227,10 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
         *ret_result = QUERN_E_DUPLICATE;
         return status;
     }
+    bool waits = task->state != QUERN_TASK_AGGREGATING;
+    if (batch->queue_room <= 0 && waits) {
+        return refuse(batch, task, ret_result, err);
+    }
     status = note_work(batch, task, err);
     if (status == QUERN_OK) {
         status = insert_with_headers(batch, task, &stored, err);
@@ -199,6 +239,7 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
         *ret_result = QUERN_E_CONFLICT;
         return status;
     }
+    batch->queue_room -= waits ? 1 : 0;
     *ret_result = QUERN_OK;
     return take_lock(batch, task, err);
 }
@@ -209,6 +250,9 @@ static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqu
     quern_status status = qn_tables_numbers(batch->conn, enqueue->count, &batch->next_number, err);
     for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
         status = store(batch, &enqueue->tasks[i], &enqueue->results[i], err);
+    }
+    if (batch->limited && enqueue->ret_limited != NULL) {
+        *enqueue->ret_limited = true;
     }
     return status;
 }
@@ -243,6 +287,9 @@ static quern_status find_results(struct batch *batch, const struct qn_enqueue *e
     quern_status status = qn_sqlite_session_find(batch->conn, enqueue->stamp, room, ret_known, err);
     for (size_t i = 0; status == QUERN_OK && *ret_known && i < enqueue->count; i++) {
         enqueue->results[i] = (quern_status)reply[i];
+        if (enqueue->results[i] == QUERN_E_FULL && enqueue->ret_limited != NULL) {
+            *enqueue->ret_limited = true;
+        }
     }
     return status;
 }

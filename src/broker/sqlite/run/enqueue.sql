@@ -3,6 +3,23 @@
 -- name: lock_held
 SELECT 1 FROM quern_lock WHERE key = ?1 AND until_ms > ?2;
 
+-- Like queue_find of tables.sql.
+-- name: queue_limit
+SELECT no, max_pending FROM quern_queue WHERE name = ?1;
+
+-- How many wait for a run, of each kind ?2 at most: pending, uncharged or charged, and scheduled.
+-- name: queue_waiting
+SELECT (SELECT count(*) FROM (SELECT 1 FROM quern_task
+            WHERE queue = ?1 AND state = 2 AND crash_count = 0 LIMIT ?2))
+    + (SELECT count(*) FROM (SELECT 1 FROM quern_task
+            WHERE queue = ?1 AND state = 2 AND crash_count > 0
+                AND min(crash_count, 4) BETWEEN 1 AND 4 LIMIT ?2))
+    + (SELECT count(*) FROM (SELECT 1 FROM quern_task
+            WHERE queue = ?1 AND state IN (3, 4) AND state = 3 LIMIT ?2));
+
+-- name: task_known
+SELECT 1 FROM quern_task WHERE queue = ?1 AND id = ?2;
+
 -- Takes over a lock whose time is over.
 -- name: lock_take
 INSERT INTO quern_lock (key, queue, id, until_ms) VALUES (?1, ?2, ?3, ?4)

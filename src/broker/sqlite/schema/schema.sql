@@ -193,6 +193,9 @@ ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN grp_set INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN limit_key TEXT;
 
+-- How many tasks of the queue may be pending or scheduled when one is enqueued; 0: no limit.
+ALTER TABLE quern_queue ADD COLUMN max_pending INTEGER NOT NULL DEFAULT 0;
+
 -- Entries of schedules (src/broker/schedule/schedule.h). revision: of the counter, new with each
 -- change. last_s: the last tick that is done with; advanced in the transaction that enqueues its
 -- task. task: template.h.
@@ -266,7 +269,8 @@ CREATE TABLE quern_queue (
     solo_owner   TEXT NOT NULL DEFAULT '',
     solo_since_ms INTEGER NOT NULL DEFAULT 0,
     solo_until_ms INTEGER NOT NULL DEFAULT 0,
-    solo_rest_ms INTEGER NOT NULL DEFAULT 0
+    solo_rest_ms INTEGER NOT NULL DEFAULT 0,
+    max_pending  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE quern_task (
     seq             INTEGER PRIMARY KEY,
