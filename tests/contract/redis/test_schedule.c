@@ -248,6 +248,36 @@ static void earlier_leader_enqueues_nothing(struct contract *c)
     assert_int_equal(tick.result, QN_TICKED);
 }
 
+static void tick_of_a_full_queue_changes_nothing(struct contract *c)
+{
+    uint64_t full = put(c, "full");
+    uint64_t other = put_in(c, "other", "a");
+    struct qn_task tasks[] = {test_task("x"), test_task("y"), test_task("z")};
+    tasks[2].queue = "other";
+    const quern_queue_settings one = {.max_pending = 1};
+    assert_int_equal(qn_broker_set_queue(c->broker, "default", &one, NULL), QUERN_OK);
+    assert_int_equal(qn_schedule_claim(c->broker, EPOCH, NULL), QUERN_OK);
+    for (int round = 0; round < 2; round++) { /* the second time there is no room at all */
+        struct qn_tick ticks[] = {tick_of("full", full, &tasks[0]),
+                                  tick_of("full", full, &tasks[1]), tick_of("a", other, &tasks[2])};
+        ticks[0].known_s = ticks[0].tick_s - 5;
+        ticks[1].known_s = ticks[0].tick_s;
+        ticks[1].tick_s = ticks[0].tick_s + 1;
+        assert_int_equal(send(c, ticks, 3), QUERN_OK);
+        assert_int_equal(ticks[0].result, round == 0 ? QN_TICKED : QN_TICK_PAST);
+        assert_int_equal(ticks[1].result, QN_TICK_FAILED);
+        assert_int_equal(ticks[1].stored_s, ticks[0].tick_s);
+        assert_int_equal(ticks[2].result, round == 0 ? QN_TICKED : QN_TICK_PAST);
+    }
+    assert_int_equal(contract_state(c, "default", "y"), 0);
+    contract_finish(c, contract_take_id(c, "default", "x"), QN_DONE);
+    struct qn_tick again = tick_of("full", full, &tasks[1]);
+    again.known_s = again.tick_s;
+    again.tick_s++;
+    assert_int_equal(send(c, &again, 1), QUERN_OK);
+    assert_int_equal(again.result, QN_TICKED);
+}
+
 static void lease_is_not_longer_for_a_clock_that_went_back(struct contract *c)
 {
     struct qn_lead_reply reply;
@@ -271,6 +301,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", no_tick_is_advanced_while_the_memory_is_full),
     CONTRACT_TEST_ONLY("redis", repeated_request_gets_the_answer_of_the_first),
     CONTRACT_TEST_ONLY("redis", earlier_leader_enqueues_nothing),
+    CONTRACT_TEST_ONLY("redis", tick_of_a_full_queue_changes_nothing),
     CONTRACT_TEST_ONLY("redis", lease_is_not_longer_for_a_clock_that_went_back),
 };
 CONTRACT_MAIN(tests)

@@ -7,7 +7,8 @@
 -- Reply: "now_ms results last_s ...": a character and the stored last tick for each tick.
 --   o advanced, its task is stored (if it has one); d, c the same, but its task is not stored: its
 --   lock is held, its id exists; and unchanged: s the epoch is over, g no such entry, r another
---   revision, h paused, p the last tick is another one, e ahead of the clock, x damaged.
+--   revision, h paused, p the last tick is another one, e ahead of the clock, x damaged,
+--   or the queue is full.
 -- include: lib_session.lua
 -- include: lib_varint.lua
 -- include: lib_entries.lua
@@ -110,8 +111,30 @@ end
 if not passes then
     return reply()
 end
+-- A tick whose queue is full fails as it does when the memory is full, and with it all later ones
+-- of its entry: the entry keeps its last tick. Returns whether any tick is left.
+local function leave_full_ones()
+    local full, any_left = {}, false
+    for i = 1, count do
+        local at = FIRST + WIDTH * (i - 1)
+        local name, task = ARGV[at], tonumber(ARGV[at + 6])
+        if not results[i] and (full[name] or task and batch.results[task] == 'f') then
+            results[i] = full[name] and 'p' or 'x'
+            full[name] = full[name] or tonumber(ARGV[at + 2])
+            rows[name].last_s = full[name]
+            if task then
+                batch.results[task] = '-'
+            end
+        end
+        any_left = any_left or not results[i]
+    end
+    return any_left
+end
 if task_count > 0 then
     store_read(batch)
+    if not leave_full_ones() then
+        return reply()
+    end
 end
 
 -- Writing. The rows come first: Redis refuses them when the memory is full, and then all the rest.

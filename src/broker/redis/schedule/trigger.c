@@ -19,6 +19,9 @@ static quern_status result_of(const struct qn_reply *reply, const struct qn_trig
     case 'c':
         return qn_error_set(err, QUERN_E_CONFLICT, "there is a task with the id \"%s\"",
                             trigger->task->id);
+    case 'f':
+        return qn_error_set(err, QUERN_E_FULL, "queue \"%s\" has its max_pending tasks",
+                            trigger->task->queue);
     case 'g':
         return qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no entry \"%s\"",
                             trigger->task->queue, trigger->name);

@@ -3,7 +3,8 @@
 -- KEYS: prefix of the queue.
 -- ARGV: session, sequence, name, id, message, and where it is more than a pending task the row of
 --   enqueue.lua.
--- Reply: o stored, d its lock is held, c its id exists, g no such entry, x its row is damaged.
+-- Reply: o stored, d its lock is held, c its id exists, f the queue is full, g no such entry, x its
+-- row is damaged.
 -- include: lib_session.lua
 -- include: lib_varint.lua
 -- include: lib_entries.lua
