@@ -100,8 +100,9 @@ typedef struct quern_task {
                               * now, if it has no delay); 0: no limit. Once it has started, or was
                               * run by hand, its later runs have no such limit. A member of a group
                               * has none. A Go worker runs it all the same. */
-    int32_t priority; /* -100 to 100: of the pending tasks of a queue the highest start first. On
-                       * Redis QUERN_E_UNSUPPORTED unless 0: use queues with weights */
+    int32_t priority; /* -100 to 100: of the pending tasks of a queue the highest start first, so
+                       * that a lower one may wait for ever. On Redis QUERN_E_UNSUPPORTED unless 0:
+                       * use queues with weights. */
     int32_t reserved; /* 0 */
 } quern_task;
 
@@ -164,6 +165,7 @@ QUERN_API const quern_header *quern_task_info_headers(const quern_task_info *inf
 QUERN_API int64_t quern_task_info_retry_max(const quern_task_info *info);
 /* Its own policy; QUERN_BACKOFF_DEFAULT: none. */
 QUERN_API quern_retry_policy quern_task_info_retry(const quern_task_info *info);
+QUERN_API int32_t quern_task_info_priority(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_retry_count(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_crash_count(const quern_task_info *info);
 /* The text of the last failure; "" when there was none. */

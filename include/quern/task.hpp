@@ -123,6 +123,7 @@ struct task {
     quern_retry_policy retry{};
     std::string limit_key{};
     milliseconds start_within{0};
+    std::int32_t priority = 0;
 
     /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
@@ -150,6 +151,7 @@ struct task {
         out.retry = retry;
         out.limit_key = detail::text_or_null(limit_key);
         out.start_within_ms = start_within.count();
+        out.priority = priority;
         return out;
     }
 };
@@ -232,6 +234,10 @@ class task_info_view
     std::int64_t retry_max() const noexcept
     {
         return quern_task_info_retry_max(info_);
+    }
+    std::int32_t priority() const noexcept
+    {
+        return quern_task_info_priority(info_);
     }
     quern_retry_policy retry() const noexcept
     {

@@ -148,6 +148,18 @@ quern_status qn_broker_enqueue(struct qn_broker *broker, const struct qn_enqueue
     return status != QUERN_OK ? status : broker->ops->enqueue(broker, enqueue, err);
 }
 
+bool qn_broker_has_priorities(const struct qn_broker *broker)
+{
+    return broker->ops->has_priorities;
+}
+
+quern_status qn_broker_refuse_priority(quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                        "priority: redis has none inside a queue; use a queue for each priority, "
+                        "which workers serve with weights");
+}
+
 size_t qn_broker_enqueue_max(const struct qn_broker *broker)
 {
     return broker->ops->enqueue_max > 0 ? broker->ops->enqueue_max : QN_BATCH_MAX;

@@ -115,6 +115,11 @@ typedef quern_status qn_enqueue_fn(struct qn_broker *broker, const struct qn_enq
                                    quern_error *err);
 QUERN_NODISCARD qn_enqueue_fn qn_broker_enqueue;
 
+/* Whether tasks may have a priority; else an enqueue with one is QUERN_E_UNSUPPORTED as a whole. */
+bool qn_broker_has_priorities(const struct qn_broker *broker);
+/* The text for that. */
+quern_status qn_broker_refuse_priority(quern_error *err);
+
 /* QN_BATCH_MAX, or up to QN_ENQUEUE_MAX where it is faster to take more at once. */
 size_t qn_broker_enqueue_max(const struct qn_broker *broker);
 

@@ -20,6 +20,7 @@ struct qn_broker_ops {
     const char *scheme;
     bool is_remote;         /* a broker that cannot be reached now may be available a moment
                              * later */
+    bool has_priorities;    /* a task may have one */
     size_t enqueue_max;     /* 0: QN_BATCH_MAX */
     uint32_t exchanges_max; /* see qn_broker_exchanges_max */
     qn_close_fn *close;

@@ -94,6 +94,11 @@ quern_retry_policy quern_task_info_retry(const quern_task_info *info)
     return info->task.retry;
 }
 
+int32_t quern_task_info_priority(const quern_task_info *info)
+{
+    return info->task.priority;
+}
+
 int64_t quern_task_info_retry_count(const quern_task_info *info)
 {
     return info->retry_count;

@@ -8,6 +8,9 @@
  * stored before earlier ones. */
 #include "client/room.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory/sized.h"
 
@@ -45,6 +48,29 @@ static void mark_untried(quern_enqueue_result *results, size_t first, size_t cou
     }
 }
 
+/* A task with a priority where there is none refuses all of them, also those of earlier parts. */
+static quern_status check_priorities(quern_client *client, const struct qn_request *all,
+                                     quern_error *err)
+{
+    const size_t first = offsetof(quern_task, priority);
+    if (qn_broker_has_priorities(client->broker) || all->task_size < first + sizeof(int32_t)) {
+        return QUERN_OK;
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        int32_t priority = 0;
+        memcpy(&priority, (const char *)all->tasks + i * all->task_size + first, sizeof priority);
+        if (priority != 0) {
+            quern_status status = qn_broker_refuse_priority(err);
+            qn_error_prefix(err, "task %zu", i);
+            for (size_t k = 0; k < all->count; k++) {
+                qn_request_set_result(all->results, k, status, NULL);
+            }
+            return status;
+        }
+    }
+    return QUERN_OK;
+}
+
 quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_task *tasks,
                                               size_t task_size, size_t count,
                                               quern_enqueue_result *results, quern_error *err)
@@ -56,6 +82,10 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
     if (first_failure != QUERN_OK) {
         return first_failure;
     }
+    const struct qn_request all = {
+        .tasks = tasks, .task_size = task_size, .count = count, .results = results};
+    first_failure = check_priorities(client, &all, err);
+    count = first_failure == QUERN_OK ? count : 0;
     size_t most = qn_broker_enqueue_max(client->broker);
     int64_t until_mono_ns = qn_room_until_mono_ns(client);
     for (size_t first = 0; first < count;) {

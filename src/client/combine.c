@@ -222,7 +222,8 @@ static bool store(quern_client *client, struct qn_list *batch, int64_t deadline_
         spread_results(client);
         return true;
     }
-    if (!alone && (status == QUERN_E_BROKER || status == QUERN_E_FULL)) {
+    if (!alone &&
+        (status == QUERN_E_BROKER || status == QUERN_E_FULL || status == QUERN_E_UNSUPPORTED)) {
         return false;
     }
     spread_failure(client, status, &error);

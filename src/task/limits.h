@@ -59,4 +59,10 @@
 #define QN_BACKOFF_MS_MIN 50
 #define QN_BACKOFF_MS_MAX 1000
 
+/* Priorities are from -this to this. On SQLite a task of priority p stands p * QN_PRIORITY_STEP
+ * before its number in its queue: that is more numbers than a counter gives in 89 years at 100 000
+ * a second, and few enough that no sum with a number up to 2^62 overflows. */
+#define QN_PRIORITY_MAX 100
+#define QN_PRIORITY_STEP (INT64_C(1) << 48)
+
 #endif

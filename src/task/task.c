@@ -110,6 +110,10 @@ static quern_status prepare_attempts(struct preparation *p)
     if (in->retry_max == QUERN_RETRY_NEVER) {
         p->task.retry_max = 0;
     }
+    if (in->priority < -QN_PRIORITY_MAX || in->priority > QN_PRIORITY_MAX) {
+        return refuse_number(p, "priority", "from -100 to 100", in->priority);
+    }
+    p->task.priority = in->priority;
     p->task.timeout_ms = in->timeout_ms;
     if (in->timeout_ms == QUERN_TIMEOUT_NEVER) {
         p->task.timeout_ms = 0;

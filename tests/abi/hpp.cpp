@@ -180,8 +180,10 @@ static void lambdas_keep_what_they_capture(const std::string &url)
     task.headers = {{"lang", "de"}};
     task.retention = 1h;
     task.start_within = 1h;
+    task.priority = url.find("redis") == std::string::npos ? 7 : 0;
     const quern::task_info stored = client.enqueue(task);
     CHECK(stored.start_by_at_ms() == stored.enqueued_at_ms() + 3600000);
+    CHECK(stored.priority() == task.priority);
     std::string id(stored.id());
     std::string log;
     quern::worker worker(nullptr);

@@ -171,6 +171,27 @@ class ImportTest(CliTest):
         tasks = self.json("task", "list", "--size", "2500")
         self.assertEqual([task["id"] for task in tasks], [str(n) for n in range(2500)])
 
+    @only("sqlite")
+    def test_a_priority_reaches_the_task(self):
+        self.ok("enqueue", "t", "--id", "low", "--priority", "-5")
+        self.ok("enqueue", "--from", "-", stdin=self.lines(
+            {"type": "t", "id": "high", "priority": 100}, {"type": "t", "id": "none"}))
+        tasks = self.json("task", "list")
+        self.assertEqual([(task["id"], task["priority"]) for task in tasks],
+                         [("high", 100), ("none", 0), ("low", -5)])
+        self.assertRegex(self.ok("task", "inspect", "low"), r"(?m)^priority: +-5$")
+        self.fails(EXIT_USAGE, "enqueue", "t", "--priority", "101")
+        said = self.fails(EXIT_DATA, "enqueue", "--from", "-",
+                          stdin=self.lines({"type": "t", "priority": 1.5}))
+        self.assertIn("a whole number from -100 to 100", said)
+
+    @only("redis")
+    def test_a_priority_is_refused_with_advice(self):
+        result = self.quern("enqueue", "t", "--priority", "1")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("use a queue for each priority", result.stderr)
+        self.assertEqual(self.json("queue", "list"), [])
+
     def test_every_key_reaches_the_task(self):
         self.ok("enqueue", "--from", "-", stdin=self.lines({
             "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": "never",

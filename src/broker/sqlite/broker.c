@@ -32,6 +32,7 @@
 static const struct qn_broker_ops ops = {
     .scheme = "sqlite",
     .exchanges_max = 1,
+    .has_priorities = true,
     .close = qn_sqlite_close,
     .find_queue = qn_sqlite_find_queue,
     .enqueue = qn_sqlite_enqueue,

@@ -33,7 +33,8 @@ enum option {
     OPTION_GROUP,
     OPTION_HEADER,
     OPTION_FROM,
-    OPTION_WAIT_ROOM
+    OPTION_WAIT_ROOM,
+    OPTION_PRIORITY
 };
 
 static const struct qn_option options[] = {
@@ -61,6 +62,8 @@ static const struct qn_option options[] = {
                      QN_OPTION_TEXT},
     [OPTION_WAIT_ROOM] = {"wait-room", "D", "wait this long while the queue is full",
                           QN_OPTION_DURATION},
+    [OPTION_PRIORITY] = {"priority", "N", "-100 to 100: higher ones start first (SQLite only)",
+                         QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX},
 };
 
 /* The K=V texts, cut in two. Freed as one block. */
@@ -111,6 +114,7 @@ static quern_task task_of_options(const struct qn_args *args, const struct heade
         .retention_ms = qn_args_number(args, OPTION_RETENTION, 0),
         .group = qn_args_text(args, OPTION_GROUP),
         .start_within_ms = qn_args_number(args, OPTION_START_WITHIN, 0),
+        .priority = (int32_t)qn_args_number(args, OPTION_PRIORITY, 0),
         .headers = headers->count > 0 ? headers->entries : NULL,
         .header_count = headers->count,
     };

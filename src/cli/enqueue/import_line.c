@@ -214,6 +214,17 @@ static quern_status read_retry_max(struct qn_import_line *line, const char *key,
     return count == 0 ? refuse_0(key, err) : QUERN_OK;
 }
 
+static quern_status read_priority(struct qn_import_line *line, const char *key, json_t *value,
+                                  quern_error *err)
+{
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < -QN_PRIORITY_MAX || number > QN_PRIORITY_MAX) {
+        return refuse_kind(key, "a whole number from -100 to 100", err);
+    }
+    line->task.priority = (int32_t)number;
+    return QUERN_OK;
+}
+
 static quern_status read_headers(struct qn_import_line *line, const char *key, json_t *value,
                                  quern_error *err)
 {
@@ -267,6 +278,7 @@ static const struct {
     {"process_at", KIND_MOMENT, FIELD(process_at_ms)},
     {"timeout", .read = read_timeout},
     {"deadline", KIND_MOMENT, FIELD(deadline_at_ms)},
+    {"priority", .read = read_priority},
     {"start_within", KIND_DURATION, FIELD(start_within_ms)},
     {"unique", KIND_DURATION, FIELD(unique_ms)},
     {"retention", KIND_DURATION, FIELD(retention_ms)},

@@ -71,6 +71,7 @@ static json_t *headers_of(const quern_task_info *info)
 static void set_numbers(json_t *object, const quern_task_info *info)
 {
     set(object, "retry_max", json_integer(quern_task_info_retry_max(info)));
+    set(object, "priority", json_integer(quern_task_info_priority(info)));
     set(object, "retry_count", json_integer(quern_task_info_retry_count(info)));
     set(object, "crash_count", json_integer(quern_task_info_crash_count(info)));
     set(object, "timeout_ms", json_integer(quern_task_info_timeout_ms(info)));

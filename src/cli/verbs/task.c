@@ -86,6 +86,9 @@ static void print_task(const quern_task_info *info)
     qn_field_text("type", quern_task_info_type(info));
     qn_field_text("state", state != NULL ? state : "unknown");
     print_given("group", quern_task_info_group(info));
+    if (quern_task_info_priority(info) != 0) {
+        qn_field_number("priority", quern_task_info_priority(info));
+    }
     print_times(info);
     print_runs(info);
     print_given("error", quern_task_info_error(info));

@@ -29,6 +29,7 @@ static quern_task_info *copy_of_wiped(void)
                                             .timeout_ms = 1000,
                                             .deadline_at_ms = 2000,
                                             .start_by_at_ms = 2500,
+                                            .priority = -7,
                                             .retention_ms = 3000,
                                             .group = group,
                                             .headers = headers,
@@ -128,6 +129,7 @@ static void each_accessor_reads_its_own_field(void **state)
     assert_int_equal(quern_task_info_timeout_ms(info), 1000);
     assert_int_equal(quern_task_info_deadline_at_ms(info), 2000);
     assert_int_equal(quern_task_info_start_by_at_ms(info), 2500);
+    assert_int_equal(quern_task_info_priority(info), -7);
     assert_int_equal(quern_task_info_retention_ms(info), 3000);
     assert_int_equal(quern_task_info_due_at_ms(info), 12);
     assert_int_equal(quern_task_info_archived_at_ms(info), 0);

@@ -72,6 +72,9 @@ static quern_status make_parts(struct batch *batch, quern_error *err)
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i < batch->request->count; i++) {
+        if (batch->request->tasks[i].priority != 0) {
+            return qn_broker_refuse_priority(err);
+        }
         struct part *part = part_for(batch, batch->request->tasks[i].queue);
         if (part->size == 0) {
             part->first = i;

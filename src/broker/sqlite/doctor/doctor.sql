@@ -22,12 +22,16 @@ WHERE (SELECT count(*) FROM quern_meta WHERE schema_version = ?3) <> 1;
 
 -- The counter hands out places and tokens; behind one of them it would give it a second time. What
 -- lies beyond 2^62 was planted, not counted: such numbers of tasks are left out, as no number would
--- be left behind them, and the counter itself goes back.
+-- be left behind them, and the counter itself goes back. A place is that number less 2^48 for each
+-- step of its priority.
 -- name: find_wrong_counter
 SELECT '', '', printf('the counter is %d, but %d was given last', m.counter, n.last), n.last, NULL
 FROM quern_meta AS m, (
     SELECT max(coalesce((SELECT max(max(seq * (seq <= 4611686018427387904),
-                                        place * (place <= 4611686018427387904),
+                                        iif(place BETWEEN -(1 << 62) AND (1 << 62)
+                                                AND place + max(min(priority, 100), -100)
+                                                    * (1 << 48) <= (1 << 62),
+                                            place + max(min(priority, 100), -100) * (1 << 48), 0),
                                         token * (token <= 4611686018427387904)))
                          FROM quern_task), 0),
                coalesce((SELECT max(no) FROM quern_worker WHERE no <= 4611686018427387904), 0))

@@ -22,12 +22,20 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT min(probe_at_ms) FROM quern_host WHERE queue = q.no AND streak >= ?2), q.max_pending
 FROM quern_queue AS q WHERE q.name BETWEEN ?3 AND ?4 ORDER BY q.name;
 
--- Since when the first of each kind of pending tasks waits: uncharged, or by number of charges.
+-- Since when the first of each kind of pending tasks waits: uncharged, by priority (>> 48: see
+-- QN_PRIORITY_STEP), or by number of charges.
 -- Each kind is queried separately, since only then it is in order in its index.
 -- name: pending_since
-SELECT since FROM (
-    SELECT max(due_at_ms, enqueued_at_ms) AS since FROM quern_task
-    WHERE queue = ?1 AND state = 2 AND crash_count = 0 ORDER BY place LIMIT 1)
+WITH RECURSIVE head (place, since) AS (
+    SELECT * FROM (SELECT place, max(due_at_ms, enqueued_at_ms) FROM quern_task
+        WHERE queue = ?1 AND state = 2 AND crash_count = 0 ORDER BY place LIMIT 1)
+    UNION ALL
+    SELECT t.place, max(t.due_at_ms, t.enqueued_at_ms) FROM head
+        JOIN quern_task AS t ON t.seq = (SELECT seq FROM quern_task
+            WHERE queue = ?1 AND state = 2 AND crash_count = 0
+                AND place >= ((head.place >> 48) + 1) << 48 ORDER BY place LIMIT 1)
+    LIMIT 256)
+SELECT since FROM head
 UNION ALL
 SELECT max(t.due_at_ms, t.enqueued_at_ms) FROM (VALUES (1), (2), (3), (4)) AS level
     JOIN quern_task AS t ON t.seq = (SELECT seq FROM quern_task
@@ -139,7 +147,7 @@ SELECT t.seq, t.id, coalesce(q.name, ''), t.type, t.state, t.payload, t.result, 
     t.failed_at_ms, t.timeout_ms, t.deadline_at_ms, t.retention_ms, t.grp, t.at_ms,
     t.enqueued_at_ms, t.due_at_ms, t.started_at_ms, t.completed_at_ms, t.cause, t.token,
     t.lease_until, coalesce(w.id, ''), t.progress, t.progress_note, t.headers, t.unique_key,
-    t.start_by_at_ms
+    t.start_by_at_ms, t.priority
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
     LEFT JOIN quern_worker AS w ON w.no = t.worker AND t.state = 1
 WHERE t.seq = ?1;

@@ -50,6 +50,7 @@ static quern_status do_run(struct qn_conn *conn, const struct qn_operate_target 
     qn_query_int(&query, target->seq);
     qn_query_int(&query, place);
     qn_query_int(&query, now_ms);
+    qn_query_int(&query, QN_PRIORITY_STEP);
     return qn_query_run(&query, NULL, err);
 }
 

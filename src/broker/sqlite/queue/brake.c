@@ -95,6 +95,7 @@ quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq, quern_error 
     struct qn_query query = qn_query_start(conn, sql_probe_behind);
     qn_query_int(&query, seq);
     qn_query_int(&query, place);
+    qn_query_int(&query, QN_PRIORITY_STEP);
     return qn_query_run(&query, NULL, err);
 }
 

@@ -16,8 +16,11 @@ ON CONFLICT (queue, host) DO UPDATE SET ok_at_ms = excluded.ok_at_ms, streak = e
 -- name: probe_find
 SELECT seq FROM quern_task WHERE state = 1 AND +queue = ?1 AND token = ?2;
 
+-- Behind the others of its priority, see forward.sql.
 -- name: probe_behind
-UPDATE quern_task SET place = ?2 WHERE seq = ?1;
+UPDATE quern_task SET
+    place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?3)
+WHERE seq = ?1;
 
 -- name: probe_newest
 SELECT seq, crash_count FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0

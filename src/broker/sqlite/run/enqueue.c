@@ -152,11 +152,22 @@ static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *t
     return due_boot_ms > 0 ? due_boot_ms : 1;
 }
 
+/* The higher the priority, the further in front of its number it stands. */
+static int64_t place_of(int64_t number, const struct qn_task *task)
+{
+    int64_t bound = INT64_C(1) << 62; /* only a planted counter is beyond it */
+    if (task->priority == 0) {
+        return number;
+    }
+    return (number < bound ? number : bound) - task->priority * QN_PRIORITY_STEP;
+}
+
 static quern_status insert(struct batch *batch, const struct qn_task *task, struct qn_bytes headers,
                            bool *ret_stored, quern_error *err)
 {
+    int64_t number = batch->next_number++;
     struct qn_query query = qn_query_start(batch->conn, sql_task_insert);
-    qn_query_int(&query, batch->next_number++);
+    qn_query_int(&query, number);
     qn_query_int(&query, batch->queue_no);
     qn_query_text(&query, task->id);
     qn_query_int(&query, task->state);
@@ -176,6 +187,8 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
     qn_query_blob(&query, task->payload, task->payload_size);
     qn_query_int(&query, due_boot_ms_of(batch, task));
     qn_query_int(&query, task->start_by_at_ms);
+    qn_query_int(&query, place_of(number, task));
+    qn_query_int(&query, task->priority);
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK) {

@@ -31,9 +31,9 @@ ON CONFLICT (key) DO UPDATE SET queue = excluded.queue, id = excluded.id,
 -- name: task_insert
 INSERT INTO quern_task (seq, place, queue, id, state, at_ms, retry_max, timeout_ms, deadline_at_ms,
     retention_ms, enqueued_at_ms, retry_kind, retry_base_ms, retry_cap_ms, type, unique_key, grp,
-    headers, payload, due_boot_ms, start_by_at_ms)
-VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-    ?20)
+    headers, payload, due_boot_ms, start_by_at_ms, priority)
+VALUES (?1, ?21, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
+    ?20, ?22)
 ON CONFLICT (queue, id) DO NOTHING;
 
 -- name: savepoint

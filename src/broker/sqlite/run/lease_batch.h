@@ -29,7 +29,7 @@ struct qn_lease_source {
 };
 
 struct qn_queue_progress {
-    int64_t places[QN_LEVELS]; /* the last one read of each level */
+    int64_t places[QN_LEVELS]; /* the last one read of each level; with top_known */
     uint32_t top_level;        /* of the pending tasks, as it was when it was looked up */
     bool top_known;
     bool empty; /* has no more to give */

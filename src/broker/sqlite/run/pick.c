@@ -86,6 +86,9 @@ static quern_status find_top(struct qn_lease_batch *batch, const struct qn_lease
         return QUERN_OK;
     }
     state->top_known = true;
+    for (size_t level = 0; level < QN_LEVELS; level++) {
+        state->places[level] = INT64_MIN; /* those with a priority are below 0 */
+    }
     return qn_solo_level(batch->counters->conn, source->queue->no, &state->top_level, err);
 }
 

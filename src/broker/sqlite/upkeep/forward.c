@@ -97,6 +97,7 @@ static quern_status move_queue(struct forwarding *forwarding, const char *queue,
         struct qn_query query = qn_query_start(forwarding->conn, sql_forward_move);
         qn_query_int(&query, forwarding->seqs[i]);
         qn_query_int(&query, place + (int64_t)i);
+        qn_query_int(&query, QN_BUG(PRIORITY_LOST) ? 0 : QN_PRIORITY_STEP);
         status = qn_query_run(&query, NULL, err);
     }
     forwarding->moved += count;

@@ -8,6 +8,9 @@ SELECT seq FROM quern_task WHERE queue = ?1 AND state IN (3, 4) AND at_ms <= ?2
         OR ?4 <> (SELECT boot_id FROM quern_meta WHERE one = 1))
 ORDER BY at_ms LIMIT ?3;
 
+-- The place as for a new task (place_of in enqueue.c); ?3: QN_PRIORITY_STEP. Beyond these bounds
+-- the numbers were planted.
 -- name: forward_move
-UPDATE quern_task SET state = 2, place = ?2, due_at_ms = at_ms, at_ms = 0, due_boot_ms = 0
+UPDATE quern_task SET state = 2, due_at_ms = at_ms, at_ms = 0, due_boot_ms = 0,
+    place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?3)
 WHERE seq = ?1;
