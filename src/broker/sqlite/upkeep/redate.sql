@@ -2,7 +2,8 @@
 --
 -- at_ms - due_boot_ms is how far the wall clock was ahead of that clock when the row was dated. All
 -- these columns are in the index quern_task_due. A value beyond 1 << 62 is not a date of ours, and
--- the column would refuse the sum: that must not keep other rows from being corrected.
+-- the column would refuse the sum: that must not keep other rows from being corrected. The moment
+-- by which a task must have started moves with the end of its delay.
 
 -- ?1, ?2: between these it is as now.
 -- name: redate_look
@@ -18,7 +19,8 @@ FROM quern_meta AS m WHERE m.one = 1;
 -- ?1: the bound; ?2: how far it is ahead now; ?3: how many at most.
 -- name: redate_behind
 UPDATE quern_task SET at_ms = due_boot_ms + ?2,
-    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 62,
+    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 60 AND at_ms BETWEEN 0 AND 1 << 60
+            AND due_boot_ms <= 1 << 60,
         max(start_by_at_ms + (due_boot_ms + ?2 - at_ms), 1), start_by_at_ms)
 WHERE seq IN (
     SELECT seq FROM quern_task
@@ -27,7 +29,8 @@ WHERE seq IN (
 
 -- name: redate_ahead
 UPDATE quern_task SET at_ms = due_boot_ms + ?2,
-    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 62,
+    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 60 AND at_ms BETWEEN 0 AND 1 << 60
+            AND due_boot_ms <= 1 << 60,
         max(start_by_at_ms + (due_boot_ms + ?2 - at_ms), 1), start_by_at_ms)
 WHERE seq IN (
     SELECT seq FROM quern_task
