@@ -8,18 +8,6 @@
 
 #include "lib_task.h"
 
-void schedule_require(struct contract *c)
-{
-    struct qn_lead_reply reply;
-    quern_error err = {0};
-    quern_status status =
-        qn_schedule_lead(c->broker, &(struct qn_lead){.what = QN_LEAD_LOOK}, &reply, &err);
-    if (status == QUERN_E_UNSUPPORTED) {
-        skip();
-    }
-    assert_ok(status, err);
-}
-
 struct qn_schedule_entry schedule_entry(const char *name)
 {
     struct qn_schedule_entry entry = {.name = name,

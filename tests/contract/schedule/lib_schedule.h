@@ -10,9 +10,6 @@
 #define SCHEDULE_LAST_S (SCHEDULE_NOW_S - 600) /* the last tick of schedule_put's entries */
 #define SCHEDULE_LEASE_MS INT64_C(10000)
 
-/* Skips the test over a broker that has no schedules. */
-void schedule_require(struct contract *c);
-
 /* A definition: each minute a task "t" in "default". */
 struct qn_schedule_entry schedule_entry(const char *name);
 /* Adds it with the last tick SCHEDULE_LAST_S, and returns its revision. */

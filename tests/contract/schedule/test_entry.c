@@ -57,7 +57,6 @@ static void every_field_of_an_entry_comes_back(struct contract *c)
     uint64_t revision = 0;
     size_t count = 0;
     quern_error err = {0};
-    schedule_require(c);
     entry.origin = "file:/etc/schedule.conf";
     entry.cron = "*/5 30 2 * * *";
     entry.zone = "Europe/Berlin";
@@ -89,7 +88,6 @@ static void new_entry_begins_now(struct contract *c)
 {
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t revision = 0;
-    schedule_require(c);
     contract_advance(c, 5000);
     assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
     struct schedule_view view = schedule_look(c, "e");
@@ -102,7 +100,6 @@ static void equal_definition_is_left_alone(struct contract *c)
 {
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t again = 0;
-    schedule_require(c);
     uint64_t revision = schedule_put(c, "e");
     uint64_t before = version(c);
     entry.last_s = 5;
@@ -117,7 +114,6 @@ static void put_expects_a_revision(struct contract *c)
 {
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t got = 0;
-    schedule_require(c);
     assert_int_equal(schedule_put_one(c, &entry, 4711, &got), QN_PUT_GONE);
     assert_false(schedule_look(c, "e").found);
     uint64_t first = schedule_put(c, "e");
@@ -137,7 +133,6 @@ static void changed_expression_catches_nothing_up(struct contract *c)
 {
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t revision = 0;
-    schedule_require(c);
     (void)schedule_put(c, "e");
     entry.task.payload = "new";
     entry.task.payload_size = 3;
@@ -152,7 +147,6 @@ static void replaced_entry_keeps_its_pause_and_its_runs(struct contract *c)
 {
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t revision = 0;
-    schedule_require(c);
     (void)schedule_put(c, "e");
     assert_int_equal(schedule_tick(c, "e", SCHEDULE_LAST_S + 60), QN_TICKED);
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
@@ -173,7 +167,6 @@ static void wrong_entries_are_refused_and_nothing_is_stored(struct contract *c)
     static char name[QN_ENTRY_NAME_SIZE_MAX + 2];
     memset(name, 'n', QN_ENTRY_NAME_SIZE_MAX + 1);
     const char *const names[] = {"", "a b", "a/b", "{a}", "a\"", "\xc3\xa9", name};
-    schedule_require(c);
     for (size_t i = 0; i < TEST_COUNT(names) + 4; i++) {
         struct qn_schedule_entry good = schedule_entry("good");
         struct qn_schedule_entry wrong = schedule_entry(i < TEST_COUNT(names) ? names[i] : "e");
@@ -207,7 +200,6 @@ static void wrong_entries_are_refused_and_nothing_is_stored(struct contract *c)
 
 static void ticks_of_a_pause_are_missed_only_if_they_are_caught_up(struct contract *c)
 {
-    schedule_require(c);
     (void)schedule_put(c, "e");
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_RESUME), QUERN_E_STATE);
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
@@ -228,7 +220,6 @@ static void last_tick_ahead_of_the_clock_is_set_back_only_by_hand(struct contrac
     struct qn_schedule_entry entry = schedule_entry("e");
     const int64_t ahead_s = SCHEDULE_NOW_S + 1000000;
     uint64_t revision = 0;
-    schedule_require(c);
     entry.last_s = ahead_s;
     assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
@@ -244,7 +235,6 @@ static void last_tick_ahead_of_the_clock_is_set_back_only_by_hand(struct contrac
 static void removed_entry_is_gone_and_its_history_stays(struct contract *c)
 {
     static struct schedule_events events;
-    schedule_require(c);
     uint64_t revision = schedule_put(c, "e");
     assert_int_equal(schedule_tick(c, "e", SCHEDULE_LAST_S + 60), QN_TICKED);
     const struct qn_entry_key other = {.queue = "default", .name = "e", .revision = revision + 1};
@@ -283,7 +273,6 @@ static void list_reports_each_entry_once(struct contract *c)
     static const size_t counts[] = {0, 1, 12, MANY};
     static struct names_seen names;
     quern_error err = {0};
-    schedule_require(c);
     size_t stored = 0;
     for (size_t i = 0; i < TEST_COUNT(counts); i++) {
         while (stored < counts[i]) {
@@ -317,7 +306,6 @@ static void list_is_filtered_by_queue_and_name(struct contract *c)
 {
     static struct names_seen names;
     quern_error err = {0};
-    schedule_require(c);
     (void)schedule_put(c, "n1");
     (void)schedule_put(c, "n2");
     struct qn_schedule_entry entry = schedule_entry("n3");
@@ -346,7 +334,6 @@ static void history_is_the_newest_first_and_bounded(struct contract *c)
     const int64_t count = QN_TICK_HISTORY_MAX + 50;
     struct qn_schedule_entry entry = schedule_entry("e");
     uint64_t revision = 0;
-    schedule_require(c);
     entry.last_s = SCHEDULE_NOW_S - 2 * count;
     assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
     for (int64_t i = 1; i <= count; i++) {
@@ -375,15 +362,30 @@ static void history_is_the_newest_first_and_bounded(struct contract *c)
 static void history_of_an_unknown_entry_is_empty(struct contract *c)
 {
     static struct schedule_events events;
-    schedule_require(c);
     schedule_history(c, "none", &events);
     assert_int_equal(events.count, 0);
+}
+
+static void old_history_is_pruned(struct contract *c)
+{
+    static struct schedule_events events;
+    const char *const queues[] = {"default"};
+    size_t removed = 0;
+    quern_error err = {0};
+    (void)schedule_put(c, "e");
+    assert_int_equal(schedule_tick(c, "e", SCHEDULE_LAST_S + 60), QN_TICKED);
+    for (int i = 0; i < 2; i++) {
+        contract_advance(c, i == 0 ? QN_TICK_HISTORY_MS - 60000 : 120000);
+        assert_ok(qn_broker_prune(c->broker, (struct qn_upkeep){{queues, 1}, 100}, &removed, &err),
+                  err);
+        schedule_history(c, "e", &events);
+        assert_int_equal(events.count, i == 0 ? 1 : 0);
+    }
 }
 
 static void queue_with_entries_is_removed_only_by_force(struct contract *c)
 {
     quern_error err = {0};
-    schedule_require(c);
     (void)schedule_put(c, "e");
     assert_int_equal(qn_broker_remove_queue(c->broker, "default", false, &err), QUERN_E_STATE);
     assert_non_null(strstr(err.text, "1 entry of the schedule"));
@@ -409,6 +411,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(list_is_filtered_by_queue_and_name),
     CONTRACT_TEST(history_is_the_newest_first_and_bounded),
     CONTRACT_TEST(history_of_an_unknown_entry_is_empty),
+    CONTRACT_TEST(old_history_is_pruned),
     CONTRACT_TEST(queue_with_entries_is_removed_only_by_force),
 };
 CONTRACT_MAIN(tests)

@@ -7,7 +7,6 @@
 
 static void first_scheduler_leads_and_others_wait(struct contract *c)
 {
-    schedule_require(c);
     struct qn_broker *second = contract_open(c);
     struct qn_lead_reply look = schedule_lead(c->broker, "", QN_LEAD_LOOK);
     assert_string_equal(look.id, "");
@@ -29,7 +28,6 @@ static void first_scheduler_leads_and_others_wait(struct contract *c)
 
 static void repeated_take_of_the_leader_keeps_its_epoch(struct contract *c)
 {
-    schedule_require(c);
     uint64_t epoch = schedule_take(c->broker, "a");
     contract_advance(c, 4000);
     assert_int_equal(schedule_take(c->broker, "a"), epoch);
@@ -37,7 +35,6 @@ static void repeated_take_of_the_leader_keeps_its_epoch(struct contract *c)
 
 static void renewed_lease_is_not_taken(struct contract *c)
 {
-    schedule_require(c);
     uint64_t epoch = schedule_take(c->broker, "a");
     for (int i = 0; i < 4; i++) {
         contract_advance(c, SCHEDULE_LEASE_MS - 3000);
@@ -50,7 +47,6 @@ static void renewed_lease_is_not_taken(struct contract *c)
 
 static void lease_that_is_over_is_taken_with_a_greater_epoch(struct contract *c)
 {
-    schedule_require(c);
     uint64_t epoch = schedule_take(c->broker, "a");
     contract_advance(c, SCHEDULE_LEASE_MS + 1000);
     assert_string_equal(schedule_lead(c->broker, "", QN_LEAD_LOOK).id, "");
@@ -62,7 +58,6 @@ static void lease_that_is_over_is_taken_with_a_greater_epoch(struct contract *c)
 
 static void lease_that_was_given_back_is_free_at_once(struct contract *c)
 {
-    schedule_require(c);
     uint64_t epoch = schedule_take(c->broker, "a");
     assert_false(schedule_lead(c->broker, "a", QN_LEAD_GIVE_BACK).leads);
     assert_true(schedule_take(c->broker, "b") > epoch);
@@ -76,7 +71,6 @@ static void leader_that_is_dead_is_replaced_at_once(struct contract *c)
     char owner[QN_OWNER_SIZE];
     quern_error err = {0};
     struct qn_lead_reply reply;
-    schedule_require(c);
     assert_ok(qn_owner_self(owner, &err), err);
     (void)snprintf(strrchr(owner, ':'), 3, ":1");
     assert_int_equal(qn_owner_judge(owner), QN_OWNER_DEAD);
@@ -88,7 +82,6 @@ static void leader_that_is_dead_is_replaced_at_once(struct contract *c)
 
 static void epoch_grows_with_the_clock_too(struct contract *c)
 {
-    schedule_require(c);
     assert_true(schedule_take(c->broker, "a") >= (uint64_t)CONTRACT_NOW_MS);
 }
 

@@ -43,7 +43,6 @@ static void assert_last(struct contract *c, int64_t last_s, uint64_t runs)
 static void due_tick_enqueues_its_task_and_advances_the_entry(struct contract *c)
 {
     char id[64];
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     assert_int_equal(schedule_send(c->broker, epoch, &tick), QN_TICKED);
@@ -55,7 +54,6 @@ static void due_tick_enqueues_its_task_and_advances_the_entry(struct contract *c
 
 static void tick_is_enqueued_once_however_often_it_is_sent(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     assert_int_equal(schedule_send(c->broker, epoch, &tick), QN_TICKED);
@@ -69,7 +67,6 @@ static void tick_is_enqueued_once_however_often_it_is_sent(struct contract *c)
 
 static void tick_that_is_not_after_the_last_one_is_past(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     tick.tick_s = T0;
@@ -86,7 +83,6 @@ static void tick_that_is_not_after_the_last_one_is_past(struct contract *c)
 
 static void tick_ahead_of_the_clock_is_early_and_changes_nothing(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     tick.tick_s = SCHEDULE_NOW_S + 3600;
@@ -99,7 +95,6 @@ static void tick_ahead_of_the_clock_is_early_and_changes_nothing(struct contract
 
 static void tick_of_a_paused_changed_or_removed_entry_changes_nothing(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     uint64_t revision = 0;
@@ -123,7 +118,6 @@ static void tick_whose_id_is_taken_advances_and_is_logged(struct contract *c)
 {
     char id[64];
     static struct schedule_events events;
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     id_of(T0 + 60, id);
@@ -141,7 +135,6 @@ static void tick_whose_lock_is_held_advances_and_is_logged(struct contract *c)
 {
     static struct schedule_events events;
     quern_error err = {0};
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     for (int i = 0; i < 2; i++) {
@@ -165,7 +158,6 @@ static void tick_whose_lock_is_held_advances_and_is_logged(struct contract *c)
 static void skipped_and_vetoed_ticks_advance_without_a_task(struct contract *c)
 {
     static struct schedule_events events;
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");
     tick.what = QN_TICK_SKIP;
@@ -193,7 +185,6 @@ static void each_tick_of_a_call_has_its_own_result(struct contract *c)
     struct qn_tick ticks[5];
     struct qn_task tasks[5];
     char ids[5][64];
-    schedule_require(c);
     uint64_t revision = schedule_put(c, "e");
     struct qn_ticks call = {
         .epoch = schedule_take(c->broker, "a"), .ticks = ticks, .count = TEST_COUNT(ticks)};
@@ -228,7 +219,6 @@ static void largest_call_is_one_step(struct contract *c)
     static struct qn_task tasks[QN_BATCH_MAX];
     static char ids[QN_BATCH_MAX][64];
     quern_error err = {0};
-    schedule_require(c);
     uint64_t revision = schedule_put(c, "e");
     struct qn_ticks call = {.epoch = schedule_take(c->broker, "a"),
                             .stamp = {.session = 71, .sequence = 1},
@@ -259,7 +249,6 @@ static void replayed_tick_gets_the_kept_answer(struct contract *c)
 {
     char id[64];
     quern_error err = {0};
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     id_of(T0 + 60, id);
     struct qn_task task = test_task(id);
@@ -286,7 +275,6 @@ static void replayed_tick_gets_the_kept_answer(struct contract *c)
 /* Killed before it sent the tick, or between the claim and it: the next one finds it. */
 static void leader_that_dies_before_a_tick_leaves_it_to_the_next(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     struct qn_broker *second = contract_open(c);
     uint64_t first_epoch = schedule_take(c->broker, "a");
@@ -303,7 +291,6 @@ static void leader_that_dies_before_a_tick_leaves_it_to_the_next(struct contract
 static void next_leader_with_an_old_copy_enqueues_nothing_twice(struct contract *c)
 {
     char id[64];
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     struct qn_tick copy = tick;
     struct qn_broker *second = contract_open(c);
@@ -320,7 +307,6 @@ static void next_leader_with_an_old_copy_enqueues_nothing_twice(struct contract 
 /* Stopped past its lease and continued in the middle of sending: the new one has claimed. */
 static void late_leader_is_stale_after_the_claim(struct contract *c)
 {
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     struct qn_broker *second = contract_open(c);
     uint64_t old = schedule_take(c->broker, "a");
@@ -338,7 +324,6 @@ static void late_leader_is_stale_after_the_claim(struct contract *c)
 static void late_leader_enqueues_nothing_when_the_task_is_done_and_gone(struct contract *c)
 {
     char id[64];
-    schedule_require(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     struct qn_tick late = tick;
     struct qn_broker *second = contract_open(c);
@@ -360,7 +345,6 @@ static void late_leader_enqueues_nothing_when_the_task_is_done_and_gone(struct c
 static void moved_entry_keeps_its_last_tick(struct contract *c)
 {
     quern_error err = {0};
-    schedule_require(c);
     (void)schedule_put(c, "e");
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
     struct qn_schedule_entry entry = schedule_entry("e");
@@ -387,7 +371,6 @@ static void trigger_enqueues_now_and_leaves_the_last_tick(struct contract *c)
 {
     static struct schedule_events events;
     quern_error err = {0};
-    schedule_require(c);
     (void)schedule_put(c, "e");
     struct qn_task task = test_task("e@by-hand");
     struct qn_trigger trigger = {
@@ -410,7 +393,6 @@ static void trigger_enqueues_now_and_leaves_the_last_tick(struct contract *c)
 static void paused_entry_can_be_triggered(struct contract *c)
 {
     quern_error err = {0};
-    schedule_require(c);
     (void)schedule_put(c, "e");
     assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
     struct qn_task task = test_task("e@by-hand");
@@ -426,7 +408,6 @@ static void tick_wakes_a_sleeping_worker(struct contract *c)
     quern_error err = {0};
     bool work = true;
     int64_t next_due_at_ms = 0;
-    schedule_require(c);
     struct qn_broker *sleeper = contract_open(c);
     struct qn_tick tick = first_tick(schedule_put(c, "e"));
     uint64_t epoch = schedule_take(c->broker, "a");

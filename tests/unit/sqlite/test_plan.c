@@ -12,6 +12,7 @@
 #include "broker/sqlite/queue/brake_sql.h"
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/store/tables_sql.h"
 #include "broker/sqlite/upkeep/drained_sql.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
@@ -59,12 +60,16 @@ static const struct plan_case {
     {"redate_forget", sql_redate_forget, false},
     {"queue_has_pending", sql_queue_has_pending, false},
     {"pending_since", sql_pending_since, false},
+    {"entry_find", sql_entry_find, false},
+    {"tick_trim", sql_tick_trim, false},
+    {"tick_history", sql_tick_history, false},
+    {"prune_ticks", sql_prune_ticks, false},
 };
 
 static bool is_narrow(const char *step, bool sorts)
 {
     bool all_of_queue = strstr(step, "quern_task_id (queue=?)") != NULL;
-    bool all_tasks = strcmp(step, "SCAN quern_task") == 0;
+    bool all_tasks = strcmp(step, "SCAN quern_task") == 0 || strcmp(step, "SCAN quern_tick") == 0;
     bool all_kept = strstr(step, "quern_task_rest (queue=? AND state>?)") != NULL;
     bool sort = !sorts && strncmp(step, "USE TEMP B-TREE", 15) == 0;
     return !all_of_queue && !all_tasks && !all_kept && !sort;

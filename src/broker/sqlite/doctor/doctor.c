@@ -68,6 +68,8 @@ static const struct qn_rule rules[] = {
     {"I9", QUERN_SEVERITY_VIOLATED, sql_find_wrong_version, NULL, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_counter, sql_repair_wrong_counter, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_missing_queue, sql_repair_missing_queue, NULL},
+    {"I6", QUERN_SEVERITY_VIOLATED, sql_find_stray_entry, sql_repair_missing_queue, NULL},
+    {"I6", QUERN_SEVERITY_VIOLATED, sql_find_stray_tick, sql_repair_stray_tick, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_stray_day, sql_repair_stray_day, NULL},
     {"I5", QUERN_SEVERITY_VIOLATED, sql_find_wrong_day, sql_repair_wrong_day, NULL},
     {"I5", QUERN_SEVERITY_VIOLATED, sql_find_wrong_total, sql_repair_wrong_total, NULL},
@@ -89,6 +91,9 @@ static const struct qn_rule rules[] = {
     {"I8", QUERN_SEVERITY_WARNING, sql_find_failed_later, sql_repair_failed_later, NULL},
     {"I8", QUERN_SEVERITY_WARNING, sql_find_overkept, NULL, NULL},
     {"I8", QUERN_SEVERITY_WARNING, sql_find_full_archive, NULL, NULL},
+    {"I10", QUERN_SEVERITY_VIOLATED, sql_find_damaged_entry, NULL, NULL},
+    {"I8", QUERN_SEVERITY_WARNING, sql_find_entry_ahead, NULL, NULL},
+    {"I8", QUERN_SEVERITY_WARNING, sql_find_no_leader, NULL, NULL},
     {"note", QUERN_SEVERITY_NOTE, sql_find_unserved, NULL, NULL},
     {"note", QUERN_SEVERITY_NOTE, sql_find_no_aggregator, NULL, NULL},
     {"note", QUERN_SEVERITY_NOTE, sql_find_other_tables, NULL, NULL},
@@ -128,6 +133,9 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
                      ? qn_error_nomem(err)
                      : QUERN_OK;
     }
+    if (status == QUERN_OK) {
+        status = qn_zones_init(&doctor.zones, NULL, err);
+    }
     int64_t shift_ms = qn_delay_clock_shift_ms(doctor.self, &doctor.now_ms);
     doctor.shift_ms = doctor.leases_over_ms == INT64_MAX ? 0 : shift_ms;
     doctor.repair = repair && safe;
@@ -145,5 +153,6 @@ quern_status qn_sqlite_doctor(struct qn_broker *broker, bool repair,
         qn_sqlite_integrity_notes(&doctor);
     }
     qn_served_finish(&doctor.served);
+    qn_zones_finish(&doctor.zones);
     return status;
 }

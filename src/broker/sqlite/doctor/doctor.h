@@ -4,6 +4,7 @@
 #define QN_BROKER_SQLITE_DOCTOR_DOCTOR_H
 
 #include "base/memory/arena.h"
+#include "base/time/zones.h"
 #include "broker/sqlite/sqlite.h"
 
 /* The queues that living workers serve, sorted. */
@@ -23,6 +24,7 @@ void qn_served_finish(struct qn_served *served);
 struct qn_sqlite_doctor {
     struct qn_sqlite *self;
     struct qn_served served;
+    struct qn_zones zones;
     bool repair;
     void (*on_finding)(const quern_finding *finding, void *user);
     void *user;
@@ -40,6 +42,10 @@ struct qn_rule {
     quern_status (*upkeep)(struct qn_sqlite_doctor *doctor, const char *queue, size_t *ret_done,
                            quern_error *err);
 };
+
+/* Functions for the statements about schedules; their user data is the doctor. */
+void qn_doctor_entries_whole(sqlite3_context *context, int count, sqlite3_value **values);
+void qn_doctor_entries_due(sqlite3_context *context, int count, sqlite3_value **values);
 
 /* Finds the rows that break the rule, repairs them if requested and possible, and reports them,
  * never inside a transaction. */

@@ -8,7 +8,9 @@
 -- condition again, since time has passed. No repair deletes a task.
 --
 -- Functions: quern_any_worker() and quern_queue_served(name), by living workers as they were when
--- the check began; quern_name_sound(name), quern_headers_whole(headers); see rule.c.
+-- the check began; quern_name_sound(name), quern_headers_whole(headers); see rule.c;
+-- quern_entry_whole(name, task), quern_entry_due(cron, zone, with_seconds, last_s, now); see
+-- entries.c.
 
 -- --- The file --------------------------------------------------------------------------------
 
@@ -34,7 +36,10 @@ FROM quern_meta AS m, (
                                             place + max(min(priority, 100), -100) * (1 << 48), 0),
                                         token * (token <= 4611686018427387904)))
                          FROM quern_task), 0),
-               coalesce((SELECT max(no) FROM quern_worker WHERE no <= 4611686018427387904), 0))
+               coalesce((SELECT max(no) FROM quern_worker WHERE no <= 4611686018427387904), 0),
+               coalesce((SELECT max(revision) FROM quern_entry
+                         WHERE revision <= 4611686018427387904), 0),
+               coalesce((SELECT max(seq) FROM quern_tick WHERE seq <= 4611686018427387904), 0))
         AS last) AS n
 WHERE m.counter < n.last OR m.counter > 4611686018427387904;
 
@@ -313,6 +318,46 @@ FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 5 GROUP BY queue) AS n ON n.queue = q.no
 WHERE n.count > ?4 AND quern_queue_served(q.name);
+
+-- --- Schedules -------------------------------------------------------------------------------
+
+-- name: find_stray_entry
+SELECT 'recovered-' || queue, '',
+    printf('%d %s to queue number %d, which is missing', count(*),
+        iif(count(*) = 1, 'entry of a schedule belongs', 'entries of a schedule belong'), queue),
+    queue, NULL
+FROM quern_entry WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
+
+-- name: find_stray_tick
+SELECT '', '', printf('%d %s in the history of queue number %d, which is missing', count(*),
+        iif(count(*) = 1, 'tick is', 'ticks are'), queue), queue, NULL
+FROM quern_tick WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
+
+-- name: repair_stray_tick
+DELETE FROM quern_tick WHERE queue = ?1 AND queue NOT IN (SELECT no FROM quern_queue);
+
+-- name: find_damaged_entry
+SELECT q.name, '', printf('entry %s: its definition cannot be read; remove it, or add it again',
+    e.name), 0, NULL
+FROM quern_entry AS e JOIN quern_queue AS q ON q.no = e.queue
+WHERE NOT quern_entry_whole(e.name, e.task);
+
+-- name: find_entry_ahead
+SELECT q.name, '', printf('entry %s: its last tick lies %d h ahead of the clock: no tick is '
+    || 'enqueued until then; resume it from now', e.name, e.last_s / 3600 - ?1 / 3600000), 0, NULL
+FROM quern_entry AS e JOIN quern_queue AS q ON q.no = e.queue
+WHERE e.last_s / 3600 - ?1 / 3600000 > 24;
+
+-- ?2 is on the clock of the lease.
+-- name: find_no_leader
+SELECT q.name, '', printf('%d %s due, and no scheduler runs', n.count,
+    iif(n.count = 1, 'entry of the schedule is', 'entries of the schedule are')), 0, NULL
+FROM quern_queue AS q JOIN (
+    SELECT queue, count(*) AS count FROM quern_entry
+    WHERE paused_at_ms = 0
+        AND quern_entry_due(cron, zone, with_seconds, last_s, ?1)
+    GROUP BY queue) AS n ON n.queue = q.no
+WHERE NOT EXISTS (SELECT 1 FROM quern_leader WHERE id <> '' AND lease_until > ?2);
 
 -- --- Notes -------------------------------------------------------------------------------------
 

@@ -87,6 +87,8 @@ static const struct function {
     {"quern_queue_served", 1, find_queue_served},
     {"quern_name_sound", 1, check_name},
     {"quern_headers_whole", 1, check_headers},
+    {"quern_entry_whole", 2, qn_doctor_entries_whole},
+    {"quern_entry_due", 5, qn_doctor_entries_due},
 };
 
 /* doctor NULL takes them away again: they point to the doctor, which ends before the connection. */

@@ -2,9 +2,9 @@
 /* prune.c - removes expired rows, a bounded number at a time.
  *
  * Completed tasks past their retention; archived tasks that are too old or too many, which are
- * counted as trimmed, since they may still have been wanted; locks, days, sessions and brakes past
- * their time. A query on the reading connection comes first, so that usually nothing is locked. A
- * task that is removed frees its unique lock, if it still holds one.
+ * counted as trimmed, since they may still have been wanted; locks, days, sessions, brakes and the
+ * history of schedules past their time. A query on the reading connection comes first, so that
+ * usually nothing is locked. A task that is removed frees its unique lock, if it still holds one.
  *
  * The archive is for operators, who cannot restore tasks that a wrong clock destroyed: for an hour
  * after the wall clock jumped against the clock since boot, nothing is trimmed for its age.
@@ -59,6 +59,7 @@ static quern_status peek(struct pruning *pruning, struct qn_names queues, bool *
     qn_query_int(&query, pruning->now_ms / MS_PER_DAY - QN_HISTORY_DAYS);
     qn_query_int(&query, pruning->now_ms - SESSION_AGE_MS);
     qn_query_int(&query, pruning->now_ms - QN_CHARGE_WINDOW_MS);
+    qn_query_int(&query, pruning->now_ms - QN_TICK_HISTORY_MS);
     quern_status status = ask(&query, ret_work, err);
     for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queues.count; i++) {
         int64_t no = 0;
@@ -192,6 +193,9 @@ static quern_status prune_all(struct pruning *pruning, struct qn_names queues, q
     }
     if (status == QUERN_OK) {
         status = remove_rest(pruning, sql_prune_hosts, pruning->now_ms - QN_CHARGE_WINDOW_MS, err);
+    }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_ticks, pruning->now_ms - QN_TICK_HISTORY_MS, err);
     }
     return status;
 }

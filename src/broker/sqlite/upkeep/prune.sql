@@ -16,7 +16,8 @@ SELECT EXISTS (SELECT 1 FROM quern_task
 SELECT EXISTS (SELECT 1 FROM quern_lock WHERE until_ms <= ?1)
     OR EXISTS (SELECT 1 FROM quern_day WHERE day < ?2)
     OR EXISTS (SELECT 1 FROM quern_session WHERE at_ms < ?3)
-    OR EXISTS (SELECT 1 FROM quern_host WHERE written_at_ms < ?4);
+    OR EXISTS (SELECT 1 FROM quern_host WHERE written_at_ms < ?4)
+    OR EXISTS (SELECT 1 FROM quern_tick WHERE at_ms < ?5);
 
 -- name: prune_completed
 DELETE FROM quern_task WHERE seq IN (
@@ -54,3 +55,7 @@ DELETE FROM quern_session WHERE id IN (SELECT id FROM quern_session WHERE at_ms 
 -- name: prune_hosts
 DELETE FROM quern_host WHERE (queue, host) IN (
     SELECT queue, host FROM quern_host WHERE written_at_ms < ?1 LIMIT ?2);
+
+-- name: prune_ticks
+DELETE FROM quern_tick WHERE (queue, name, seq) IN (
+    SELECT queue, name, seq FROM quern_tick WHERE at_ms < ?1 LIMIT ?2);
