@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text/number.h"
+#include "broker/schedule/schedule.h"
 #include "task/limits.h"
 #include "task/retry.h"
 
@@ -289,6 +290,80 @@ static void steer(struct test_round *round)
     (void)!qn_broker_doctor(round->broker, true, forget_finding, NULL, &err);
 }
 
+/* --- Schedules -------------------------------------------------------------------------- */
+
+static bool check_entry(const struct qn_schedule_entry *entry, void *user)
+{
+    note_moment(user, "created_at_ms", entry->created_at_ms);
+    note_moment(user, "entry paused_at_ms", entry->paused_at_ms);
+    note(user, "last_s", entry->last_s, QN_MOMENT_MS_MAX / 1000);
+    if (entry->fault == NULL) {
+        note(user, "late_ms", entry->late_ms, QN_DURATION_MS_MAX);
+        note(user, "jitter_ms", entry->jitter_ms, QN_JITTER_MS_MAX);
+        note(user, "misfire_max", entry->misfire_max, QN_MISFIRE_MAX);
+        note_task(user, &entry->task);
+    }
+    return true;
+}
+
+static bool check_event(const struct qn_tick_event *event, void *user)
+{
+    note(user, "tick_s", event->tick_s, QN_MOMENT_MS_MAX / 1000);
+    note_moment(user, "event at_ms", event->at_ms);
+    return true;
+}
+
+static void send_tick(struct test_round *round, uint64_t epoch)
+{
+    struct qn_task task = {
+        .id = "tick", .queue = "default", .type = "t", .state = QUERN_TASK_PENDING};
+    struct qn_tick tick = {.queue = "default",
+                           .name = "e",
+                           .revision = 1,
+                           .known_s = 1,
+                           .tick_s = 2,
+                           .what = QN_TICK_ENQUEUE,
+                           .task = &task};
+    struct qn_ticks ticks = {
+        .stamp = {3, ++round->sequence}, .epoch = epoch, .ticks = &tick, .count = 1};
+    quern_error err;
+    if (qn_schedule_tick(round->broker, &ticks, &err) == QUERN_OK) {
+        note(round, "stored_s", tick.stored_s, QN_MOMENT_MS_MAX / 1000);
+    }
+    const struct qn_trigger trigger = {.stamp = {3, ++round->sequence}, .name = "e", .task = &task};
+    (void)!qn_schedule_trigger(round->broker, &trigger, &err);
+}
+
+static void schedule(struct test_round *round)
+{
+    struct qn_schedule_entry entry = {
+        .name = "e",
+        .task = {.queue = "default", .type = "t", .state = QUERN_TASK_PENDING},
+        .origin = "cli",
+        .cron = "* * * * *",
+        .zone = "",
+        .misfire = QN_MISFIRE_ONCE,
+        .misfire_max = 1};
+    struct qn_put put = {.entry = &entry, .expected = QN_REVISION_ANY};
+    const struct qn_entry_key key = {.queue = "default", .name = "e", .revision = QN_REVISION_ANY};
+    const struct qn_lead lead = {
+        .what = QN_LEAD_TAKE, .owner = "nowhere", .id = "host:1:id", .lease_ms = 10000};
+    struct qn_lead_reply reply = {0};
+    quern_error err;
+    (void)!qn_schedule_list(round->broker, &(struct qn_entry_filter){0}, check_entry, round, &err);
+    if (qn_schedule_lead(round->broker, &lead, &reply, &err) == QUERN_OK) {
+        note(round, "lease_left_ms", reply.lease_left_ms, QN_LEAD_MS_MAX);
+    }
+    (void)!qn_schedule_claim(round->broker, reply.epoch, &err);
+    send_tick(round, reply.epoch);
+    (void)!qn_schedule_put(round->broker, &put, 1, &err);
+    (void)!qn_schedule_pause(round->broker, &key, QN_ENTRY_PAUSE, &err);
+    (void)!qn_schedule_pause(round->broker, &key, QN_ENTRY_RESUME, &err);
+    (void)!qn_schedule_history(round->broker, &key, check_event, round, &err);
+    (void)!qn_schedule_record(round->broker, &(struct qn_record){.id = "host:1:id"}, &err);
+    (void)!qn_schedule_remove(round->broker, &key, &err);
+}
+
 void test_round(struct test_round *round)
 {
     static const enum qn_solo solos[] = {QN_SOLO_ASK, QN_SOLO_RUN, QN_SOLO_END, QN_SOLO_NONE};
@@ -310,6 +385,7 @@ void test_round(struct test_round *round)
         end(round, runs, count);
     }
     inspect(round);
+    schedule(round);
     (void)!qn_broker_deregister(round->broker, round->worker_id, &err);
     (void)!qn_broker_remove_queue(round->broker, "default", true, &err);
 }

@@ -112,6 +112,12 @@ static const char *const others[] = {
     "quern_worker SET heartbeat_at_ms",
     "quern_session SET sequence",
     "quern_session SET at_ms",
+    "quern_entry SET last_s",
+    "quern_entry SET runs = 9223372036854775807, created_at_ms",
+    "quern_entry SET late_ms = -1, jitter_ms",
+    "quern_tick SET tick_s = 9223372036854775807, at_ms",
+    "quern_leader SET epoch",
+    "quern_leader SET lease_until = -1, until_ms",
 };
 
 static void execute(sqlite3 *db, const char *sql)
@@ -126,7 +132,18 @@ static void empty(sqlite3 *db)
 {
     execute(db, "DELETE FROM quern_task; DELETE FROM quern_queue; DELETE FROM quern_lock;"
                 "DELETE FROM quern_day; DELETE FROM quern_worker; DELETE FROM quern_session;"
+                "DELETE FROM quern_entry; DELETE FROM quern_tick; DELETE FROM quern_leader;"
                 "UPDATE quern_meta SET counter = 1000");
+}
+
+/* An entry, a tick of it, and a leader of another boot. */
+static void plant_schedule(sqlite3 *db)
+{
+    execute(db, "INSERT INTO quern_entry SELECT no, 'e', 1, 'cli', '* * * * *', '', 0, 2, 1, 0, 0,"
+                " 1, 0, 1, 0, x'01010100000074' FROM quern_queue WHERE name = 'default';"
+                "INSERT INTO quern_tick SELECT no, 'e', 1, 1, 1, 1, 0, 'id' FROM quern_queue"
+                " WHERE name = 'default';"
+                "INSERT INTO quern_leader VALUES (1, 1, 1, 'nowhere', 'host:2:id', 1, 1)");
 }
 
 static sqlite3 *open_beside(struct contract *c)
@@ -185,6 +202,7 @@ static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
             empty(db);
             set_up(c);
             contract_heartbeat(c->broker, CONTRACT_WORKER);
+            plant_schedule(db);
             (void)snprintf(sql, sizeof sql, "UPDATE %s = %s", others[i], integers[v]);
             execute(db, sql);
             go_round(c, others[i], integers[v]);

@@ -69,6 +69,7 @@ enum fuzz_operation {
     FUZZ_INTERRUPT,
     FUZZ_IS_GONE,
     FUZZ_BACKUP,
+    FUZZ_SCHEDULE,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

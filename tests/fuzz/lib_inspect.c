@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "broker/schedule/schedule.h"
 #include "lib_operate.h"
 #include "task/limits.h"
 
@@ -174,4 +175,151 @@ void fuzz_do_doctor(struct fuzz_rig *rig)
 {
     bool repair = fuzz_byte(rig->input) % 2 == 0;
     rig->status = qn_broker_doctor(rig->broker, repair, on_finding, rig, &rig->err);
+}
+
+/* --- Schedules ---------------------------------------------------------------------- */
+
+#define TICKS_MAX 4
+
+static const char *pick_entry(struct fuzz_rig *rig)
+{
+    static const char *const names[] = {"e0", "e1"};
+    return names[fuzz_byte(rig->input) % 2];
+}
+
+static struct qn_task make_tick_task(struct fuzz_rig *rig)
+{
+    return (struct qn_task){.id = fuzz_pick_id(rig),
+                            .queue = fuzz_pick_queue(rig),
+                            .type = "type",
+                            .timeout_ms = 60000,
+                            .state = QUERN_TASK_PENDING};
+}
+
+static bool on_entry(const struct qn_schedule_entry *entry, void *user)
+{
+    struct fuzz_rig *rig = user;
+    fuzz_read_text(rig, entry->name);
+    fuzz_read_text(rig, entry->task.queue);
+    fuzz_read_text(rig, entry->fault);
+    if (entry->fault == NULL) {
+        fuzz_require(qn_schedule_check_entry(entry, NULL) == QUERN_OK);
+        fuzz_read_text(rig, entry->origin);
+        fuzz_read_text(rig, entry->cron);
+        fuzz_read_text(rig, entry->zone);
+        fuzz_read_task(rig, &entry->task);
+    }
+    return true;
+}
+
+static bool on_event(const struct qn_tick_event *event, void *user)
+{
+    fuzz_read_text(user, event->id);
+    return true;
+}
+
+static void do_put(struct fuzz_rig *rig)
+{
+    struct qn_schedule_entry entry = {.name = pick_entry(rig),
+                                      .task = make_tick_task(rig),
+                                      .origin = "cli",
+                                      .cron = fuzz_byte(rig->input) & 1 ? "* * * * *" : "@daily",
+                                      .zone = "",
+                                      .misfire = QN_MISFIRE_ONCE,
+                                      .misfire_max = 1};
+    struct qn_put put = {.entry = &entry, .expected = fuzz_byte(rig->input)};
+    if (put.expected > 1) {
+        put.expected = QN_REVISION_ANY;
+    }
+    rig->status = qn_schedule_put(rig->broker, &put, 1, &rig->err);
+}
+
+static void do_lead(struct fuzz_rig *rig)
+{
+    struct qn_lead_reply reply;
+    const struct qn_lead lead = {.what = (enum qn_lead_what)(fuzz_byte(rig->input) % 4),
+                                 .owner = "owner",
+                                 .id = "host:1:id",
+                                 .lease_ms = 10000};
+    rig->status = qn_schedule_lead(rig->broker, &lead, &reply, &rig->err);
+    if (rig->status == QUERN_OK) {
+        fuzz_read_text(rig, reply.owner);
+        fuzz_read_text(rig, reply.id);
+        fuzz_require(reply.lease_left_ms >= 0);
+    }
+}
+
+static void do_tick(struct fuzz_rig *rig)
+{
+    struct qn_task tasks[TICKS_MAX];
+    struct qn_tick ticks[TICKS_MAX];
+    size_t count = fuzz_byte(rig->input) % (TICKS_MAX + 1);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t byte = fuzz_byte(rig->input);
+        tasks[i] = make_tick_task(rig);
+        ticks[i] = (struct qn_tick){.queue = tasks[i].queue,
+                                    .name = pick_entry(rig),
+                                    .revision = fuzz_byte(rig->input),
+                                    .known_s = byte & 15,
+                                    .tick_s = byte >> 4,
+                                    .what = byte & 1 ? QN_TICK_ENQUEUE : QN_TICK_SKIP,
+                                    .task = byte & 1 ? &tasks[i] : NULL};
+    }
+    struct qn_ticks call = {
+        .stamp = {8, ++rig->sequence}, .epoch = UINT64_MAX >> 2, .ticks = ticks, .count = count};
+    rig->status = qn_schedule_tick(rig->broker, &call, &rig->err);
+}
+
+static void do_key(struct fuzz_rig *rig, uint8_t choice)
+{
+    const struct qn_entry_key key = {
+        .queue = fuzz_pick_queue(rig), .name = pick_entry(rig), .revision = QN_REVISION_ANY};
+    if (choice == 0) {
+        rig->status = qn_schedule_remove(rig->broker, &key, &rig->err);
+    } else if (choice == 1) {
+        enum qn_entry_pause what = (enum qn_entry_pause)(1 + fuzz_byte(rig->input) % 4);
+        rig->status = qn_schedule_pause(rig->broker, &key, what, &rig->err);
+    } else {
+        rig->status = qn_schedule_history(rig->broker, &key, on_event, rig, &rig->err);
+    }
+}
+
+static void do_trigger(struct fuzz_rig *rig)
+{
+    const struct qn_task task = make_tick_task(rig);
+    const struct qn_trigger trigger = {
+        .stamp = {8, ++rig->sequence}, .name = pick_entry(rig), .task = &task};
+    rig->status = qn_schedule_trigger(rig->broker, &trigger, &rig->err);
+}
+
+void fuzz_do_schedule(struct fuzz_rig *rig)
+{
+    const struct qn_entry_filter all = {0};
+    const struct qn_record record = {.id = "host:1:id"};
+    uint8_t choice = fuzz_byte(rig->input) % 10;
+    switch (choice) {
+    case 3:
+        do_put(rig);
+        break;
+    case 4:
+        do_lead(rig);
+        break;
+    case 5:
+        do_tick(rig);
+        break;
+    case 6:
+        do_trigger(rig);
+        break;
+    case 7:
+        rig->status = qn_schedule_list(rig->broker, &all, on_entry, rig, &rig->err);
+        break;
+    case 8:
+        rig->status = qn_schedule_claim(rig->broker, UINT64_MAX >> 2, &rig->err);
+        break;
+    case 9:
+        rig->status = qn_schedule_record(rig->broker, &record, &rig->err);
+        break;
+    default:
+        do_key(rig, choice);
+    }
 }

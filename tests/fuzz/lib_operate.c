@@ -2,8 +2,8 @@
 /* lib_operate.c - every operation of a broker, chosen and filled in by the input.
  *
  * Statuses are ignored, because a hostile server or file may make any call fail; but all results of
- * an operation are read to their last byte, so that a sanitizer checks each. Those of inspect.h are
- * in lib_inspect.c. */
+ * an operation are read to their last byte, so that a sanitizer checks each. Those of inspect.h and
+ * schedule.h are in lib_inspect.c. */
 #include "lib_operate.h"
 
 #include <string.h>
@@ -326,6 +326,7 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_INTERRUPT] = do_interrupt,
     [FUZZ_IS_GONE] = fuzz_do_is_gone,
     [FUZZ_BACKUP] = fuzz_do_backup,
+    [FUZZ_SCHEDULE] = fuzz_do_schedule,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

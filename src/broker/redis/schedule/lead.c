@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "broker/redis/schedule/claim_lua.h"
 #include "broker/redis/schedule/lead_lua.h"
 #include "broker/redis/schedule/schedule_queues.h"
@@ -30,12 +31,13 @@ static quern_status ask(struct qn_redis *self, const struct qn_lead *lead, uint6
     qn_pipeline_uint(&pipeline, dead_epoch);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
-        *ret_reply =
-            (struct qn_lead_reply){.leads = qn_reply_int(qn_reply_at(reply, 0), 0) == 1,
-                                   .epoch = qn_reply_uint(qn_reply_at(reply, 1)),
-                                   .lease_left_ms = qn_reply_moment_ms(qn_reply_at(reply, 4)),
-                                   .version = qn_reply_uint(qn_reply_at(reply, 5)),
-                                   .now_ms = qn_reply_moment_ms(qn_reply_at(reply, 6))};
+        *ret_reply = (struct qn_lead_reply){
+            .leads = qn_reply_int(qn_reply_at(reply, 0), 0) == 1,
+            .epoch = qn_reply_uint(qn_reply_at(reply, 1)),
+            .lease_left_ms =
+                qn_number_clamp(qn_reply_moment_ms(qn_reply_at(reply, 4)), 0, QN_LEAD_MS_MAX),
+            .version = qn_reply_uint(qn_reply_at(reply, 5)),
+            .now_ms = qn_reply_moment_ms(qn_reply_at(reply, 6))};
         (void)snprintf(ret_reply->owner, sizeof ret_reply->owner, "%s",
                        qn_reply_text(qn_reply_at(reply, 2)));
         (void)snprintf(ret_reply->id, sizeof ret_reply->id, "%s",
