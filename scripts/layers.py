@@ -69,7 +69,8 @@ ROOMS = {
         ("common", r"", []),
     ],
     "broker/redis": [
-        ("broker", r"broker\.c", ["operate", "doctor"]),
+        ("broker", r"broker\.c", ["operate", "doctor", "group"]),
+        ("group", r"group/", ["upkeep"]),
         ("operate", r"operate/", ["schedule"]),
         ("doctor", r"doctor/", ["schedule"]),
         ("schedule", r"schedule/", ["inspect"]),
@@ -80,8 +81,9 @@ ROOMS = {
         ("schema", r"", []),
     ],
     "broker/sqlite": [
-        ("broker", r"broker\.c", ["operate", "doctor", "schedule"]),
+        ("broker", r"broker\.c", ["operate", "doctor", "schedule", "group"]),
         ("schedule", r"schedule/", ["run"]),
+        ("group", r"group/", ["upkeep"]),
         ("operate", r"operate/", ["inspect"]),
         ("doctor", r"doctor/", ["inspect"]),
         ("inspect", r"inspect/", ["upkeep"]),

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text/number.h"
+#include "broker/group.h"
 #include "broker/schedule/schedule.h"
 #include "task/limits.h"
 #include "task/retry.h"
@@ -239,6 +240,44 @@ static void keep_up(struct test_round *round)
     (void)!qn_broker_wait(round->broker, 0, &wakeup, &err);
 }
 
+static bool aggregate_all(const char *queue, const char *group,
+                          struct qn_group_settings *ret_settings, void *user)
+{
+    (void)queue;
+    (void)group;
+    (void)user;
+    *ret_settings = (struct qn_group_settings){.max_size = 2};
+    return true;
+}
+
+/* One set of each kind of end. */
+static void aggregate(struct test_round *round)
+{
+    struct qn_group_cursor cursor = {0};
+    const struct qn_aggregate request = {.queue = "default",
+                                         .worker_id = round->worker_id,
+                                         .lease_ms = QN_LEASE_MS,
+                                         .cursor = &cursor,
+                                         .settings = aggregate_all};
+    size_t count = 0;
+    quern_error err;
+    for (int i = 0; i < 3; i++) {
+        struct qn_aggregate_reply reply = {0};
+        (void)!qn_broker_aggregate(round->broker, &request, &reply, &err);
+        if (reply.set != NULL && i == 0) {
+            struct qn_set_extension extension = {.set = reply.set};
+            (void)!qn_broker_extend_sets(round->broker, &extension, 1, QN_LEASE_MS, &err);
+            (void)!qn_broker_return_set(round->broker, reply.set, &err);
+        } else if (reply.set != NULL && i == 1) {
+            const struct qn_finish_set finish = {{3, ++round->sequence}, reply.set, NULL};
+            (void)!qn_broker_finish_set(round->broker, &finish, &err);
+        }
+        qn_group_set_free(reply.set);
+    }
+    (void)!qn_broker_reclaim_sets(round->broker, (struct qn_upkeep){{queues, 1}, 100}, &count,
+                                  &err);
+}
+
 static void watch(struct test_round *round)
 {
     struct qn_notices notices;
@@ -378,6 +417,7 @@ void test_round(struct test_round *round)
     inspect(round);
     end(round, runs, count);
     keep_up(round);
+    aggregate(round);
     enqueue(round);
     steer(round);
     for (size_t i = 0; i < sizeof solos / sizeof *solos; i++) {

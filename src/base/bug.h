@@ -102,6 +102,10 @@ enum qn_bug {
     QN_BUG_ZONE_RULE_IGNORED = 92, /* the last offset of a zone's table holds for ever */
     QN_BUG_ZONE_PATH_TRUSTED = 93, /* the name of a zone may lead out of its folder */
     QN_BUG_SKIPPED_DAY_STAYS = 94, /* the search does not get past a day that a zone skips */
+    /* Groups */
+    QN_BUG_SET_UNFENCED = 141,     /* a set whose lease is lost is finished all the same */
+    QN_BUG_SET_WITHOUT_TASK = 142, /* a set is removed without storing what was made of it */
+    QN_BUG_GROUP_NAME_LOST = 143,  /* Redis: a set given back does not list its group again */
     /* Limits */
     QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
     /* Schedules */

@@ -328,6 +328,7 @@ struct qn_upkeep {
 };
 
 /* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail).
+ * those that have a group to that, as if they had come now.
  * ret_next_due_at_ms: when the next is due, wall clock; INT64_MAX: none known. */
 typedef quern_status qn_forward_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
                                    size_t *ret_moved, int64_t *ret_next_due_at_ms,
@@ -453,7 +454,9 @@ typedef quern_status qn_deregister_fn(struct qn_broker *broker, const char *work
 QUERN_NODISCARD qn_deregister_fn qn_broker_deregister;
 
 enum qn_until {
-    QN_UNTIL_EMPTY, /* no task is pending, active (anywhere), scheduled or in retry */
+    QN_UNTIL_EMPTY, /* no task is pending, active (anywhere), scheduled or in retry, and no set of
+                     * a group is being aggregated (anywhere). Tasks that wait in groups do not
+                     * count: only who aggregates them empties those (qn_aggregate_reply.waiting) */
     QN_UNTIL_IDLE   /* no task is pending but in queues that are paused */
 };
 /* Whether the queues hold nothing that a worker which ends then would still have to run. */

@@ -25,10 +25,14 @@ struct qn_group_settings {
     int64_t grace_ms;     /* no task has come for so long */
 };
 
-/* Where the next call goes on, so that each group gets its turn; zero at first. */
+/* Where the next call goes on, so that each group gets its turn; zero at first. The broker's own:
+ * one uses the name, a server a page of a scan and the groups of it that gave a set. */
+#define QN_GROUPS_GIVEN_MAX 256
 struct qn_group_cursor {
-    char at[24];                       /* the broker's own */
-    char passed[QN_NAME_SIZE_MAX + 1]; /* the last group that was looked at there */
+    char passed[QN_NAME_SIZE_MAX + 1];
+    char page[24];
+    uint32_t given[QN_GROUPS_GIVEN_MAX];
+    size_t given_count;
 };
 
 /* Members of a group, leased together; qn_group_set_free frees it with its members. */
@@ -64,13 +68,14 @@ struct qn_aggregate_reply {
     bool waiting;             /* a group that was looked at, and that this worker aggregates, has
                                * tasks still */
     int64_t next_ms;          /* when it is the turn of the first of those, from now on; tasks that
-                               * come until then may change that. INT64_MAX: none waits */
+                               * come until then may change that. After a set 0. INT64_MAX: none
+                               * waits */
 };
 
 /* Looks at the groups of a queue, from the cursor on, until it is the turn of one, whose oldest
  * tasks become a set. Without a set it looks at no more than some hundred groups: call it again
  * until `end`. The forming of the set is one transaction. After QUERN_E_UNKNOWN there may be a set
- * that nobody knows of: its lease ends, and it is given back. */
+ * without a worker: its lease ends, and it is given back. */
 typedef quern_status qn_aggregate_fn(struct qn_broker *broker, const struct qn_aggregate *aggregate,
                                      struct qn_aggregate_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_aggregate_fn qn_broker_aggregate;
@@ -98,9 +103,9 @@ struct qn_finish_set {
                                  * members are dropped */
 };
 /* Stores the task as enqueue does, and deletes the members with their unique locks, which the task
- * may take over at once. Nothing is changed and the set is still held after QUERN_E_DUPLICATE and
- * QUERN_E_CONFLICT, which are the task's. QUERN_E_STALE: the lease is lost, nothing is changed. A
- * member that an operator has removed meanwhile is no error. */
+ * may take over at once. Nothing is changed and the set is still held after QUERN_E_DUPLICATE,
+ * QUERN_E_CONFLICT and QUERN_E_FULL, which are the task's. QUERN_E_STALE: the lease is lost,
+ * nothing is changed. A member that an operator has removed meanwhile is no error. */
 typedef quern_status qn_finish_set_fn(struct qn_broker *broker, const struct qn_finish_set *finish,
                                       quern_error *err);
 QUERN_NODISCARD qn_finish_set_fn qn_broker_finish_set;

@@ -3,8 +3,8 @@
  *
  *            enqueue                          enqueue with delay            enqueue with group
  *               |                                    |                             |
- *               v            due                     v                             v
- *   +------> pending <------------------------- scheduled                     aggregating
+ *               v            due                     v      due, in a group        v
+ *   +------> pending <------------------------- scheduled -----------------> aggregating
  *   |           |  ^                                                                |
  *   | give-back |  +-- run by hand -- (scheduled, retry, archived, completed, aggregating)
  *   | or death  v

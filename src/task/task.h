@@ -45,7 +45,7 @@ struct qn_task_terms {
 };
 /* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`.
  * QUERN_E_INVALID: the text names the field and the rule. A task with a delay is scheduled, also
- * when it has a group (asynq does the same). */
+ * when it has a group, which it joins when it is due. */
 QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in,
                                              const struct qn_task_terms *terms,
                                              struct qn_arena *arena, struct qn_task *ret_task,

@@ -70,6 +70,8 @@ enum fuzz_operation {
     FUZZ_IS_GONE,
     FUZZ_BACKUP,
     FUZZ_SCHEDULE,
+    FUZZ_AGGREGATE,
+    FUZZ_RECLAIM_SETS,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

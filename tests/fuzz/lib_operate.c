@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "broker/group.h"
+
 #define ROOM_MAX 8
 #define LEASE_MS 100 /* an extension waits for its answer for a part of it */
 
@@ -293,6 +295,62 @@ static void do_drained(struct fuzz_rig *rig)
                                     &drained, &rig->err);
 }
 
+static bool aggregate_all(const char *queue, const char *group,
+                          struct qn_group_settings *ret_settings, void *user)
+{
+    fuzz_read_text(user, queue);
+    fuzz_read_text(user, group);
+    *ret_settings = (struct qn_group_settings){.max_size = 2};
+    return true;
+}
+
+static void read_unusable(const struct qn_unusable *unusable, void *user)
+{
+    fuzz_read_text(user, unusable->id);
+    fuzz_read_text(user, unusable->why);
+}
+
+/* Once, and what follows for its set: all of it is chosen by one byte. */
+static void do_aggregate(struct fuzz_rig *rig)
+{
+    struct qn_group_cursor cursor = {0};
+    const struct qn_aggregate aggregate = {.queue = fuzz_pick_queue(rig),
+                                           .worker_id = worker_id,
+                                           .lease_ms = 60000,
+                                           .cursor = &cursor,
+                                           .settings = aggregate_all,
+                                           .on_unusable = read_unusable,
+                                           .user = rig};
+    struct qn_aggregate_reply reply = {0};
+    rig->status = qn_broker_aggregate(rig->broker, &aggregate, &reply, &rig->err);
+    if (rig->status != QUERN_OK || reply.set == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < reply.set->count; i++) {
+        fuzz_read_task(rig, &reply.set->members[i]->task);
+    }
+    uint8_t kind = fuzz_byte(rig->input);
+    struct qn_set_extension extension = {.set = reply.set};
+    const struct qn_finish_set finish = {.set = reply.set};
+    if (kind & 1) {
+        rig->status = qn_broker_extend_sets(rig->broker, &extension, 1, LEASE_MS, &rig->err);
+    }
+    if (kind & 2) {
+        rig->status = qn_broker_return_set(rig->broker, reply.set, &rig->err);
+    }
+    if (kind & 4) {
+        rig->status = qn_broker_finish_set(rig->broker, &finish, &rig->err);
+    }
+    qn_group_set_free(reply.set);
+}
+
+static void do_reclaim_sets(struct fuzz_rig *rig)
+{
+    size_t reclaimed = 0;
+    rig->status = qn_broker_reclaim_sets(
+        rig->broker, (struct qn_upkeep){{queues, 2}, fuzz_byte(rig->input)}, &reclaimed, &rig->err);
+}
+
 static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_EXCHANGE] = do_exchange,
     [FUZZ_ENQUEUE] = do_enqueue,
@@ -327,6 +385,8 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_IS_GONE] = fuzz_do_is_gone,
     [FUZZ_BACKUP] = fuzz_do_backup,
     [FUZZ_SCHEDULE] = fuzz_do_schedule,
+    [FUZZ_AGGREGATE] = do_aggregate,
+    [FUZZ_RECLAIM_SETS] = do_reclaim_sets,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

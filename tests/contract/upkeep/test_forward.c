@@ -161,15 +161,6 @@ static void aggregating_task_is_not_forwarded(struct contract *c)
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_AGGREGATING);
 }
 
-static void delayed_task_with_a_group_is_pending_when_it_is_due(struct contract *c)
-{
-    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .group = "g", .delay_ms = 1000});
-    contract_advance(c, 1000);
-    assert_int_equal(contract_forward(c, "default", NULL), 1);
-    assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_PENDING);
-    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
-}
-
 /* Every worker calls this each second. */
 static void keep_up(struct contract *c)
 {
@@ -347,7 +338,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(several_queues_are_forwarded_in_one_call),
     CONTRACT_TEST(paused_queue_is_forwarded_but_not_leased),
     CONTRACT_TEST(aggregating_task_is_not_forwarded),
-    CONTRACT_TEST(delayed_task_with_a_group_is_pending_when_it_is_due),
     CONTRACT_TEST_ONLY("sqlite", delay_stored_while_the_wall_clock_was_ahead_is_not_longer),
     CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_when_the_wall_clock_is_set),
     CONTRACT_TEST_ONLY("sqlite", delay_is_not_shorter_because_another_worker_saw_the_clock_behind),

@@ -19,8 +19,8 @@ static void moves_between_states_are_those_of_the_drawing(void **state)
     static const char *const moves[] = {
         ".p.rac.", /* active: give-back, retry, archive, complete */
         "x...ac.", /* pending: lease, deadline or operator, salvage */
-        ".p..a..", /* scheduled */
-        ".p..ac.", /* retry: due, operator, salvage */
+        ".p..a.g", /* scheduled: due, or operator */
+        ".p..acg", /* retry: due, operator, salvage */
         ".p.....", /* archived */
         ".p..a..", /* completed */
         ".p..a..", /* aggregating */

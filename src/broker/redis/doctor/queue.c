@@ -226,9 +226,8 @@ static quern_status keep_notes(struct qn_redis_doctor *doctor, const struct qn_c
           "tasks are pending, and no worker serves the queue"}},
         {true,
          counts->aggregating,
-         {"task is aggregating; only a Go server with an aggregator runs it; or run it by hand",
-          "tasks are aggregating; only a Go server with an aggregator runs them; or run them by "
-          "hand"}},
+         {"task is aggregating; only a worker with an aggregator takes it; or run it",
+          "tasks are aggregating; only a worker with an aggregator takes them; or run them"}},
         {true,
          counts->corrupt,
          {"message that could not be read is kept in quern:corrupt",

@@ -7,7 +7,8 @@
 -- has a result before store_read is left out; now_s and now_us, of TIME, now_us with six digits.
 --
 -- store_read reads all that store_write will write, so that nothing fails after the first write.
--- Needs lib_leftovers.lua.
+-- Needs lib_leftovers.lua. freed, which may be missing: keys of tasks and of locks that are deleted
+-- before store_write.
 
 -- For how many more pending and scheduled tasks the queue has room.
 local function store_room(Q)
@@ -40,13 +41,13 @@ local function store_read(batch)
             call('SCARD', Q .. 'groups')
         end
     end
-    local seen, room = {}, store_room(Q)
+    local seen, freed, room = {}, batch.freed or {}, store_room(Q)
     for i = 1, #names do
         local lock = tasks[i] and tasks[i].lock or ''
         if not results[i] then
-            if lock ~= '' and (seen[lock] or call('GET', lock)) then
+            if lock ~= '' and (seen[lock] or not freed[lock] and call('GET', lock)) then
                 results[i] = 'd'
-            elseif seen[names[i]] or call('EXISTS', names[i]) == 1 then
+            elseif seen[names[i]] or not freed[names[i]] and call('EXISTS', names[i]) == 1 then
                 results[i] = 'c'
             elseif room <= 0 and not (tasks[i] and tasks[i].state == 'aggregating') then
                 results[i] = 'f'
@@ -83,6 +84,9 @@ local function store_task(batch, i)
         batch.pending[#batch.pending + 1] = id
     elseif row.state == 'scheduled' then
         call('HSET', name, 'msg', message, 'state', 'scheduled')
+        if row.group ~= '' then
+            call('HSET', name, 'group', row.group) -- where forward puts it
+        end
         store_delayed(batch, id, row.at_ms)
     else
         call('HSET', name, 'msg', message, 'state', 'aggregating', 'group', row.group)

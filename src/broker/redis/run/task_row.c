@@ -39,6 +39,6 @@ void qn_task_row_add(struct qn_pipeline *pipeline, const struct qn_task *task, s
     qn_pipeline_int(pipeline, task->process_at_ms);
     qn_pipeline_text(pipeline, or_empty(task->unique_key));
     qn_pipeline_int(pipeline, task->unique_ms);
-    qn_pipeline_text(pipeline, task->state == QUERN_TASK_AGGREGATING ? task->group : "");
+    qn_pipeline_text(pipeline, or_empty(task->group));
     qn_pipeline_bytes(pipeline, copy, opts_size);
 }

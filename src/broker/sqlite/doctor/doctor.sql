@@ -181,6 +181,27 @@ WHERE t.state >= 5 AND t.state = 7 AND coalesce(t.grp, '') = '';
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0
 WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 
+-- name: find_no_set
+SELECT coalesce(q.name, ''), t.id, iif(t.state = 7, 'in a set that does not exist',
+    'not aggregating, but in a set'), t.seq, NULL
+FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
+WHERE t.grp_set > 0 AND (t.state <> 7 OR NOT EXISTS (
+    SELECT 1 FROM quern_set AS s WHERE s.no = t.grp_set AND s.queue = t.queue));
+
+-- name: repair_no_set
+UPDATE quern_task SET grp_set = 0 WHERE seq = ?1 AND (state <> 7 OR NOT EXISTS (
+    SELECT 1 FROM quern_set AS s WHERE s.no = quern_task.grp_set AND s.queue = quern_task.queue));
+
+-- name: find_empty_set
+SELECT coalesce(q.name, ''), '', printf('the set %d of the group %s has no members', s.no, s.grp),
+    s.no, NULL
+FROM quern_set AS s LEFT JOIN quern_queue AS q ON q.no = s.queue
+WHERE NOT EXISTS (SELECT 1 FROM quern_task AS t WHERE t.grp_set = s.no AND t.grp_set > 0);
+
+-- name: repair_empty_set
+DELETE FROM quern_set WHERE no = ?1
+    AND NOT EXISTS (SELECT 1 FROM quern_task AS t WHERE t.grp_set = ?1 AND t.grp_set > 0);
+
 -- Moments may lie ahead: then the clock was set back meanwhile. By a year it never is.
 -- name: find_wrong_counts
 SELECT coalesce(q.name, ''), t.id,
@@ -272,6 +293,14 @@ FROM quern_task AS t JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state = 1 AND t.lease_until > 0 AND t.lease_until <= ?2 - 2000
     AND quern_queue_served(q.name)
 GROUP BY t.queue;
+
+-- name: find_lapsed_set
+SELECT q.name, '', printf('%d %s not back in their groups', count(*),
+    iif(count(*) = 1, 'aggregation set has expired, and its tasks are',
+        'aggregation sets have expired, and their tasks are')), 0, NULL
+FROM quern_set AS s JOIN quern_queue AS q ON q.no = s.queue
+WHERE s.lease_until <= ?2 - 300000 AND quern_queue_served(q.name)
+GROUP BY s.queue;
 
 -- name: find_overdue
 SELECT q.name, '',
@@ -375,8 +404,10 @@ WHERE NOT quern_queue_served(q.name);
 
 -- name: find_no_aggregator
 SELECT q.name, '', printf('%d %s by hand', n.count,
-    iif(n.count = 1, 'task is aggregating, and nothing aggregates it: run it',
-        'tasks are aggregating, and nothing aggregates them: run them')), 0, NULL
+    iif(n.count = 1,
+        'task is aggregating; only a worker with an aggregator takes it; or run it',
+        'tasks are aggregating; only a worker with an aggregator takes them; or run them')),
+    0, NULL
 FROM quern_queue AS q JOIN (
     SELECT queue, count(*) AS count FROM quern_task
     WHERE state >= 5 AND state = 7 GROUP BY queue) AS n ON n.queue = q.no;

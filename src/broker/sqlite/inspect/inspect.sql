@@ -15,7 +15,7 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 6 AND 6),
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
     (SELECT count(DISTINCT grp) FROM quern_task
-        WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
+        WHERE queue = q.no AND state = 7 AND grp_set = 0),
     (SELECT processed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT count(*) FROM quern_host WHERE queue = q.no AND streak >= ?2),
@@ -112,6 +112,10 @@ AND state >= 5 AND state BETWEEN 6 AND 6
 
 -- name: page_state_7
 AND state >= 5 AND state BETWEEN 7 AND 7
+
+-- Those that are in no set.
+-- name: page_state_7_free
+AND state >= 5 AND state BETWEEN 7 AND 7 AND grp_set = 0
 
 -- Columns of an unused condition are not read, so without a filter an index alone answers. The text
 -- is compared as bytes. cancel: those that are not marked so already.

@@ -51,8 +51,9 @@ static const char *select_of(const struct qn_page *page)
 static quern_status compose(struct qn_buf *out, const struct qn_page *page)
 {
     const char *select = select_of(page);
-    quern_status status =
-        qn_buf_printf(out, "%s%s%s", select, state_pieces[page->state], sql_page_filter);
+    bool free = page->in_order && page->state == QUERN_TASK_AGGREGATING;
+    const char *state = free ? sql_page_state_7_free : state_pieces[page->state];
+    quern_status status = qn_buf_printf(out, "%s%s%s", select, state, sql_page_filter);
     if (status == QUERN_OK && page->state == QUERN_TASK_PENDING) {
         status = qn_buf_printf(out, "%s%s%s%s", sql_page_union, select, sql_page_state_2_suspect,
                                sql_page_filter);

@@ -98,6 +98,13 @@ static quern_status apply(struct qn_conn *conn, const struct qn_operation *opera
     return qn_error_set(err, QUERN_E_INVALID, "no such action");
 }
 
+static quern_status refuse_member(quern_action action, const char *id, quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_STATE,
+                        "cannot %s task %s: it is being aggregated with its group",
+                        qn_lifecycle_verb(action), id);
+}
+
 quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operation *operation,
                                   struct qn_operate_target *target, quern_error *err)
 {
@@ -110,7 +117,9 @@ quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operatio
         (void)snprintf(target->id, sizeof target->id, "%s", qn_query_column_text(&query, 1));
         target->state = (quern_task_state)sqlite3_column_int64(query.statement, 2);
         unique_key = (const char *)sqlite3_column_text(query.statement, 3);
-        status = qn_lifecycle_allows(target->state, operation->action)
+        bool in_set = sqlite3_column_int64(query.statement, 4) != 0;
+        status = in_set ? refuse_member(operation->action, target->id, err)
+                 : qn_lifecycle_allows(target->state, operation->action)
                      ? apply(conn, operation, target, unique_key, err)
                      : qn_lifecycle_refuse(operation->action, target->state, target->id, err);
     }

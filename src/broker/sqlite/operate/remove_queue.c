@@ -71,9 +71,9 @@ static quern_status delete_tasks(struct qn_conn *conn, int64_t queue_no, quern_e
 
 static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_error *err)
 {
-    static const char *const statements[] = {sql_queue_lock_delete,  sql_queue_day_delete,
-                                             sql_queue_host_delete,  sql_queue_tick_delete,
-                                             sql_queue_entry_delete, sql_queue_delete};
+    static const char *const statements[] = {
+        sql_queue_lock_delete,  sql_queue_day_delete, sql_queue_host_delete, sql_queue_tick_delete,
+        sql_queue_entry_delete, sql_queue_set_delete, sql_queue_delete};
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < sizeof statements / sizeof statements[0]; i++) {
         status = run_with(conn, statements[i], queue_no, err);
@@ -130,6 +130,9 @@ static quern_status remove_step(struct qn_conn *conn, const struct removal *remo
     }
     if (status == QUERN_OK && counts.all > STEP_MAX && row.paused_at_ms == 0) {
         status = qn_sqlite_pause_write(conn, row.no, removal->now_ms, err);
+    }
+    if (status == QUERN_OK && counts.all > 0) { /* nothing is made of a part of a set */
+        status = run_with(conn, sql_queue_set_delete, row.no, err);
     }
     if (status == QUERN_OK && counts.all > 0) {
         status = delete_tasks(conn, row.no, err);

@@ -69,6 +69,10 @@ QUERN_NODISCARD static inline quern_status qn_lease_batch_source(const struct qn
 
 /* --- lease_row.c ----------------------------------------------------------------------- */
 
+/* Copies the present row of a statement with the columns of lease.sql into one block of the slab;
+ * NULL when memory is out. */
+QUERN_NODISCARD struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row,
+                                                    const char *queue);
 /* Reads all rows of a statement of lease.sql, which has a limit of QN_BATCH_MAX at most. */
 QUERN_NODISCARD quern_status qn_lease_row_read_all(struct qn_lease_batch *batch,
                                                    const struct qn_lease_source *source,

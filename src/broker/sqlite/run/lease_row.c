@@ -5,8 +5,7 @@
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
 
-/* Copies the present row into one block of the slab. */
-static struct qn_leased *copy_row(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
+struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
 {
     quern_header headers[QN_HEADER_COUNT_MAX];
     const void *packed = sqlite3_column_blob(row, 14);
@@ -60,7 +59,7 @@ quern_status qn_lease_row_read_all(struct qn_lease_batch *batch,
     while (!full && qn_query_row(query)) {
         struct qn_row *row = &ret_rows->items[count];
         row->place = sqlite3_column_int64(query->statement, 1);
-        row->run = copy_row(&batch->slab, query->statement, source->queue->name);
+        row->run = qn_lease_row_copy(&batch->slab, query->statement, source->queue->name);
         full = row->run == NULL;
         if (!full) {
             row->run->queue_index = (uint16_t)source->index;

@@ -247,6 +247,22 @@ CREATE TABLE quern_leader (
     until_ms        INTEGER NOT NULL
 ) STRICT;
 
+-- The waiting tasks of each group, the oldest first; and those of each set.
+CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
+    WHERE state = 7 AND grp_set = 0;
+CREATE INDEX quern_task_set ON quern_task (grp_set, at_ms, place) WHERE grp_set > 0;
+
+-- Members of a group that are being aggregated together. no: from the counter, the token of the
+-- lease. worker and lease_until: as of a task.
+CREATE TABLE quern_set (
+    no              INTEGER PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    grp             TEXT NOT NULL,
+    worker          INTEGER NOT NULL,
+    lease_until     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX quern_set_queue ON quern_set (queue, lease_until);
+
 -- What the migrations come to, to compare a file with when it is opened: making these takes a fifth
 -- of the time. Whether they are right is seen whenever a file is opened for the second time.
 -- name: schema_made
@@ -329,8 +345,19 @@ CREATE INDEX quern_task_charged ON quern_task (queue, min(crash_count, 4), place
 CREATE INDEX quern_task_lease ON quern_task (lease_until, queue, worker) WHERE state = 1;
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHERE state IN (3, 4);
 CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 5;
+CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
+    WHERE state = 7 AND grp_set = 0;
+CREATE INDEX quern_task_set ON quern_task (grp_set, at_ms, place) WHERE grp_set > 0;
 
 -- name: schema_made_rest
+CREATE TABLE quern_set (
+    no              INTEGER PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    grp             TEXT NOT NULL,
+    worker          INTEGER NOT NULL,
+    lease_until     INTEGER NOT NULL
+) STRICT;
+CREATE INDEX quern_set_queue ON quern_set (queue, lease_until);
 CREATE TABLE quern_lock (
     key             TEXT PRIMARY KEY,
     queue           INTEGER NOT NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* forward.c - moves due scheduled and retry tasks to the tail of pending.
+/* forward.c - moves due scheduled and retry tasks to the tail of pending, or to their group.
  *
  * Delays are first corrected if the wall clock was set (redate.c). A query on the reading
  * connection comes first, so that nothing is locked while nothing is due. The tasks are moved in
@@ -98,6 +98,7 @@ static quern_status move_queue(struct forwarding *forwarding, const char *queue,
         qn_query_int(&query, forwarding->seqs[i]);
         qn_query_int(&query, place + (int64_t)i);
         qn_query_int(&query, QN_BUG(PRIORITY_LOST) ? 0 : QN_PRIORITY_STEP);
+        qn_query_int(&query, forwarding->now_ms);
         status = qn_query_run(&query, NULL, err);
     }
     forwarding->moved += count;

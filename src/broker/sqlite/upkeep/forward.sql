@@ -1,4 +1,4 @@
--- forward.sql - moving due tasks to pending.
+-- forward.sql - moving due tasks to pending, or to their group.
 
 -- Not a delay that ends after ?5 on the clock of the boot ?4: it was dated while the wall clock was
 -- behind. Beyond 1 << 62: see redate.sql.
@@ -11,6 +11,7 @@ ORDER BY at_ms LIMIT ?3;
 -- The place as for a new task (place_of in enqueue.c); ?3: QN_PRIORITY_STEP. Beyond these bounds
 -- the numbers were planted.
 -- name: forward_move
-UPDATE quern_task SET state = 2, due_at_ms = at_ms, at_ms = 0, due_boot_ms = 0,
+UPDATE quern_task SET state = iif(coalesce(grp, '') = '', 2, 7), due_at_ms = at_ms,
+    at_ms = iif(coalesce(grp, '') = '', 0, ?4), due_boot_ms = 0,
     place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?3)
 WHERE seq = ?1;

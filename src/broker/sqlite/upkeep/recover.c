@@ -134,6 +134,11 @@ static quern_status enter_boot(struct recovering *recovering, quern_error *err)
         qn_query_text(&query, recovering->boot_id);
         status = qn_query_run(&query, NULL, err);
     }
+    if (status == QUERN_OK && !unset) {
+        query = qn_query_start(recovering->conn, sql_recover_void_sets);
+        qn_query_text(&query, recovering->boot_id);
+        status = qn_query_run(&query, NULL, err);
+    }
     return status;
 }
 

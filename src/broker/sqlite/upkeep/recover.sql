@@ -15,6 +15,10 @@ UPDATE quern_meta SET boot_id = ?1 WHERE one = 1;
 UPDATE quern_task SET lease_until = 1 WHERE state = 1
     AND worker NOT IN (SELECT no FROM quern_worker WHERE substr(owner, 1, 36) = ?1);
 
+-- name: recover_void_sets
+UPDATE quern_set SET lease_until = 1
+WHERE worker NOT IN (SELECT no FROM quern_worker WHERE substr(owner, 1, 36) = ?1);
+
 -- name: recover_peek
 SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
 

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* reclaim_sets.c - gives back the members of sets whose worker is gone or did not extend its lease,
+ * also of Go's (reclaim_sets.lua).
+ *
+ * One round trip finds the queues that have sets at all. Only for those the records of the workers
+ * are read, to know whose process is dead. */
+#include "base/error.h"
+#include "broker/redis/group/reclaim_sets_lua.h"
+#include "broker/redis/redis.h"
+#include "broker/redis/schema/keys.h"
+#include "broker/redis/upkeep/known_workers.h"
+
+#define STEP_MAX 1000 /* members that one script gives back: 2 ms */
+
+struct reclaiming {
+    struct qn_pipeline pipeline;
+    size_t left;
+    size_t reclaimed;
+};
+
+/* Those of `queues` that have sets; in the arena of the pipeline. */
+static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names queues,
+                                  struct qn_names *ret_chosen, quern_error *err)
+{
+    struct qn_pipeline *pipeline = &reclaiming->pipeline;
+    size_t count = 0;
+    const char **chosen = qn_arena_alloc(pipeline->arena, queues.count * sizeof *chosen);
+    if (chosen == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < queues.count; i++) {
+        qn_pipeline_command(pipeline, "ZCARD");
+        qn_keys_add(pipeline, queues.items[i], "aggregation_sets");
+    }
+    quern_status status = qn_pipeline_run(pipeline, err);
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
+        const struct qn_reply *reply = NULL;
+        status = qn_pipeline_reply(pipeline, i, &reply, err);
+        if (status == QUERN_OK && qn_reply_int(reply, 0) > 0) {
+            chosen[count++] = queues.items[i];
+        }
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* doctor reports it */
+    }
+    *ret_chosen = (struct qn_names){chosen, count};
+    return status;
+}
+
+static quern_status reclaim_step(struct reclaiming *reclaiming, const char *queue,
+                                 const struct qn_known_workers *known, bool *ret_more,
+                                 quern_error *err)
+{
+    struct qn_pipeline *pipeline = &reclaiming->pipeline;
+    const struct qn_reply *reply = NULL;
+    size_t most = reclaiming->left < STEP_MAX ? reclaiming->left : STEP_MAX;
+    qn_pipeline_script(pipeline, &qn_lua_reclaim_sets, 1);
+    qn_keys_add_prefix(pipeline, queue);
+    qn_pipeline_uint(pipeline, most);
+    for (size_t i = 0; i < known->count; i++) {
+        if (known->letters[i] != 'l') {
+            qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
+        }
+    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
+    size_t count = status == QUERN_OK ? (size_t)qn_reply_uint(reply) : 0;
+    reclaiming->reclaimed += count;
+    reclaiming->left -= count < reclaiming->left ? count : reclaiming->left;
+    *ret_more = count >= most;
+    return status;
+}
+
+static quern_status reclaim_queues(struct reclaiming *reclaiming, struct qn_names queues,
+                                   quern_error *err)
+{
+    struct qn_pipeline *pipeline = &reclaiming->pipeline;
+    struct qn_names chosen = {0};
+    quern_status status = choose_queues(reclaiming, queues, &chosen, err);
+    if (status != QUERN_OK || chosen.count == 0) {
+        return status;
+    }
+    struct qn_known_workers *known =
+        qn_arena_alloc(pipeline->arena, chosen.count * sizeof known[0]);
+    if (known == NULL) {
+        return qn_error_nomem(err);
+    }
+    status = qn_known_workers_read(pipeline, chosen, known, err);
+    for (size_t i = 0; status == QUERN_OK && i < chosen.count; i++) {
+        bool more = true;
+        while (status == QUERN_OK && more && reclaiming->left > 0) {
+            status = reclaim_step(reclaiming, chosen.items[i], &known[i], &more, err);
+        }
+        status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
+    }
+    return status;
+}
+
+quern_status qn_redis_reclaim_sets(struct qn_broker *broker, struct qn_upkeep upkeep,
+                                   size_t *ret_reclaimed, quern_error *err)
+{
+    struct reclaiming reclaiming = {.left = upkeep.limit};
+    if (upkeep.queues.count == 0 || upkeep.limit == 0) {
+        return QUERN_OK;
+    }
+    qn_redis_begin(&reclaiming.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    quern_status status = reclaim_queues(&reclaiming, upkeep.queues, err);
+    qn_pipeline_end(&reclaiming.pipeline);
+    *ret_reclaimed = reclaiming.reclaimed;
+    return status;
+}
