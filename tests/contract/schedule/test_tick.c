@@ -213,6 +213,26 @@ static void each_tick_of_a_call_has_its_own_result(struct contract *c)
     assert_null(contract_take(c, "default"));
 }
 
+static void tick_of_a_full_queue_is_sent_again(struct contract *c)
+{
+    const quern_queue_settings one = {.max_pending = 1};
+    const quern_queue_settings two = {.max_pending = 2};
+    quern_error err = {0};
+    struct qn_tick tick = first_tick(schedule_put(c, "e"));
+    uint64_t epoch = schedule_take(c->broker, "a");
+    contract_put(c, "default", "waits");
+    assert_ok(qn_broker_set_queue(c->broker, "default", &one, &err), err);
+    assert_int_equal(schedule_send(c->broker, epoch, &tick), QN_TICK_FAILED);
+    assert_last(c, T0, 0);
+    struct qn_task task = test_task("by-hand");
+    const struct qn_trigger trigger = {.name = "e", .task = &task};
+    assert_int_equal(qn_schedule_trigger(c->broker, &trigger, NULL), QUERN_E_FULL);
+    assert_int_equal(pending(c), 1);
+    assert_ok(qn_broker_set_queue(c->broker, "default", &two, &err), err);
+    assert_int_equal(schedule_send(c->broker, epoch, &tick), QN_TICKED);
+    assert_last(c, T0 + 60, 1);
+}
+
 static void largest_call_is_one_step(struct contract *c)
 {
     static struct qn_tick ticks[QN_BATCH_MAX];
@@ -430,6 +450,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(tick_whose_lock_is_held_advances_and_is_logged),
     CONTRACT_TEST(skipped_and_vetoed_ticks_advance_without_a_task),
     CONTRACT_TEST(each_tick_of_a_call_has_its_own_result),
+    CONTRACT_TEST(tick_of_a_full_queue_is_sent_again),
     CONTRACT_TEST(largest_call_is_one_step),
     CONTRACT_TEST(replayed_tick_gets_the_kept_answer),
     CONTRACT_TEST(leader_that_dies_before_a_tick_leaves_it_to_the_next),
