@@ -2,6 +2,7 @@
 /* test_tick.c - a tick is enqueued exactly once, together with its entry's new last tick: each
  * result of a tick, replays, and schedulers that are killed or stopped between any two steps. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -385,40 +386,64 @@ static void moved_entry_keeps_its_last_tick(struct contract *c)
     assert_int_equal(tick.result, QN_TICKED);
 }
 
-/* --- By hand, and waking ------------------------------------------------------------ */
+#define RIVALS 4
+#define RIVAL_TICKS 40
 
-static void trigger_enqueues_now_and_leaves_the_last_tick(struct contract *c)
+/* A scheduler that believes to lead, and sends all ticks. */
+struct rival {
+    struct qn_broker *broker;
+    uint64_t epoch;
+    uint64_t revision;
+    size_t enqueued;
+    size_t past;
+};
+
+static void *send_all(void *user)
 {
-    static struct schedule_events events;
-    quern_error err = {0};
-    (void)schedule_put(c, "e");
-    struct qn_task task = test_task("e@by-hand");
-    struct qn_trigger trigger = {
-        .stamp = {.session = 72, .sequence = 1}, .name = "e", .task = &task};
-    for (int i = 0; i < 2; i++) {
-        assert_ok(qn_schedule_trigger(c->broker, &trigger, &err), err);
+    struct rival *rival = user;
+    for (int64_t i = 0; i < RIVAL_TICKS; i++) {
+        char id[64];
+        id_of(T0 + i + 1, id);
+        struct qn_task task = test_task(id);
+        struct qn_tick tick = {.queue = "default",
+                               .name = "e",
+                               .revision = rival->revision,
+                               .known_s = T0 + i,
+                               .tick_s = T0 + i + 1,
+                               .what = QN_TICK_ENQUEUE,
+                               .task = &task};
+        struct qn_ticks call = {.epoch = rival->epoch, .ticks = &tick, .count = 1};
+        if (qn_schedule_tick(rival->broker, &call, NULL) == QUERN_OK) {
+            rival->enqueued += tick.result == QN_TICKED ? 1 : 0;
+            rival->past += tick.result == QN_TICK_PAST ? 1 : 0;
+        }
     }
-    trigger.stamp.sequence = 2;
-    assert_int_equal(qn_schedule_trigger(c->broker, &trigger, NULL), QUERN_E_CONFLICT);
-    trigger.name = "none";
-    assert_int_equal(qn_schedule_trigger(c->broker, &trigger, NULL), QUERN_E_NOT_FOUND);
-    assert_last(c, T0, 1);
-    assert_int_equal(pending(c), 1);
-    schedule_history(c, "e", &events);
-    assert_int_equal(events.count, 1);
-    assert_int_equal(events.events[0].what, QN_TICK_MANUAL);
-    assert_string_equal(events.events[0].id, "e@by-hand");
+    return NULL;
 }
 
-static void paused_entry_can_be_triggered(struct contract *c)
+static void rivals_enqueue_each_tick_once(struct contract *c)
 {
-    quern_error err = {0};
-    (void)schedule_put(c, "e");
-    assert_int_equal(schedule_pause(c, "e", QN_ENTRY_PAUSE), QUERN_OK);
-    struct qn_task task = test_task("e@by-hand");
-    const struct qn_trigger trigger = {.name = "e", .task = &task};
-    assert_ok(qn_schedule_trigger(c->broker, &trigger, &err), err);
-    assert_int_equal(pending(c), 1);
+    struct rival rivals[RIVALS];
+    pthread_t threads[RIVALS];
+    size_t enqueued = 0;
+    size_t past = 0;
+    uint64_t revision = schedule_put(c, "e");
+    uint64_t epoch = schedule_take(c->broker, "a");
+    for (size_t i = 0; i < RIVALS; i++) {
+        rivals[i] =
+            (struct rival){.broker = contract_open(c), .epoch = epoch, .revision = revision};
+        assert_int_equal(pthread_create(&threads[i], NULL, send_all, &rivals[i]), 0);
+    }
+    for (size_t i = 0; i < RIVALS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        qn_broker_close(rivals[i].broker);
+        enqueued += rivals[i].enqueued;
+        past += rivals[i].past;
+    }
+    assert_int_equal(enqueued, RIVAL_TICKS);
+    assert_int_equal(past, (RIVALS - 1) * RIVAL_TICKS);
+    assert_int_equal(pending(c), RIVAL_TICKS);
+    assert_last(c, T0 + RIVAL_TICKS, RIVAL_TICKS);
 }
 
 static void tick_wakes_a_sleeping_worker(struct contract *c)
@@ -457,9 +482,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(next_leader_with_an_old_copy_enqueues_nothing_twice),
     CONTRACT_TEST(late_leader_is_stale_after_the_claim),
     CONTRACT_TEST(late_leader_enqueues_nothing_when_the_task_is_done_and_gone),
+    CONTRACT_TEST(rivals_enqueue_each_tick_once),
     CONTRACT_TEST(moved_entry_keeps_its_last_tick),
-    CONTRACT_TEST(trigger_enqueues_now_and_leaves_the_last_tick),
-    CONTRACT_TEST(paused_entry_can_be_triggered),
     CONTRACT_TEST(tick_wakes_a_sleeping_worker),
 };
 CONTRACT_MAIN(tests)
