@@ -21,7 +21,7 @@ if answer then
 end
 local sets, set, lock_count = Q .. 'aggregation_sets', ARGV[3], tonumber(ARGV[4])
 local held = redis.call('ZSCORE', sets, set)
--- bug SET_UNFENCED: held = true
+-- bug SET_UNFENCED: local held = true
 if not held then
     return 's'
 end
