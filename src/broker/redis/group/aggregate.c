@@ -33,6 +33,7 @@ struct rule {
 
 struct unusable {
     const struct qn_reply *id;
+    const struct qn_reply *message;
     const char *why;
 };
 
@@ -226,7 +227,7 @@ static quern_status read_members(struct aggregating *self, const struct qn_reply
         if (status == QUERN_E_CORRUPT) {
             const char *text =
                 qn_arena_printf(self->pipeline.arena, "cannot be used: %s", why.text);
-            self->unusable[self->unusable_count++] = (struct unusable){items[0], text};
+            self->unusable[self->unusable_count++] = (struct unusable){items[0], items[1], text};
             status = text == NULL ? QUERN_E_NOMEM : QUERN_OK;
         }
     }
@@ -236,15 +237,11 @@ static quern_status read_members(struct aggregating *self, const struct qn_reply
 
 /* --- Members that cannot be used ----------------------------------------------------------- */
 
-static quern_status add_unusable(struct aggregating *self, const struct qn_reply *reply,
-                                 const struct unusable *unusable, quern_error *err)
+static quern_status add_unusable(struct aggregating *self, const struct unusable *unusable,
+                                 quern_error *err)
 {
-    const struct qn_reply *message = NULL;
-    for (size_t i = REPLY_HEAD; i + 1 < reply->count; i += MEMBER_ITEMS) {
-        message = reply->items[i] == unusable->id ? reply->items[i + 1] : message;
-    }
-    const struct qn_asynq_unusable data = {.data = qn_reply_text(message),
-                                           .size = message->size,
+    const struct qn_asynq_unusable data = {.data = qn_reply_text(unusable->message),
+                                           .size = unusable->message->size,
                                            .id = unusable->id->data,
                                            .id_size = unusable->id->size,
                                            .queue = self->aggregate->queue,
@@ -259,8 +256,8 @@ static quern_status add_unusable(struct aggregating *self, const struct qn_reply
 }
 
 /* Those that stay go back to the group with the set, and come again. */
-static quern_status set_aside(struct aggregating *self, const struct qn_reply *reply,
-                              const struct qn_group_set *set, quern_error *err)
+static quern_status set_aside(struct aggregating *self, const struct qn_group_set *set,
+                              quern_error *err)
 {
     const struct qn_aggregate *aggregate = self->aggregate;
     const struct qn_reply *answer = NULL;
@@ -269,7 +266,7 @@ static quern_status set_aside(struct aggregating *self, const struct qn_reply *r
     qn_keys_add_prefix(&self->pipeline, aggregate->queue);
     qn_sets_add_key(&self->pipeline, set);
     for (size_t i = 0; status == QUERN_OK && i < self->unusable_count; i++) {
-        status = add_unusable(self, reply, &self->unusable[i], err);
+        status = add_unusable(self, &self->unusable[i], err);
     }
     if (status == QUERN_OK) {
         status = qn_pipeline_ask(&self->pipeline, &answer, err);
@@ -299,7 +296,7 @@ static quern_status take_set(struct aggregating *self, const struct qn_reply *re
     }
     quern_status status = read_members(self, reply, set, err);
     if (status == QUERN_OK && self->unusable_count > 0) {
-        status = set_aside(self, reply, set, err);
+        status = set_aside(self, set, err);
     }
     if (status != QUERN_OK || set->count == 0) {
         qn_group_set_free(set);
