@@ -33,7 +33,6 @@ class QueueTest(CliTest):
         self.assertRegex(self.ok("queue", "inspect", "a"), r"(?m)^  pending: +1$")
         self.assertIn("no queue \"zz\"", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
-    @only("sqlite")
     def test_a_limit_is_set_shown_obeyed_and_removed(self):
         self.ok("queue", "set", "mail", "--max-pending", "2")
         self.assertEqual(self.json("queue", "inspect", "mail")["max_pending"], 2)
@@ -54,6 +53,7 @@ class QueueTest(CliTest):
             self.fails(EXIT_USAGE, "queue", "set", "mail", "--max-pending", value)
         self.fails(EXIT_USAGE, "queue", "set", "mail")
 
+    @only("sqlite")
     def test_inspect_shows_where_a_queue_is_braked(self):
         self.enqueue("t", "--queue", "a")
         self.assertNotIn("braked", self.ok("queue", "inspect", "a"))
