@@ -109,9 +109,9 @@ enum qn_bug {
     /* Limits */
     QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
     /* Schedules */
-    QN_BUG_TICK_AGAIN = 141,        /* a tick is enqueued without comparing the last one */
-    QN_BUG_EPOCH_IGNORED = 142,     /* a scheduler that no longer leads goes on enqueueing */
-    QN_BUG_TICK_WITHOUT_TASK = 143, /* an entry is advanced without its task */
+    QN_BUG_TICK_AGAIN = 191,        /* a tick is enqueued without comparing the last one */
+    QN_BUG_EPOCH_IGNORED = 192,     /* a scheduler that no longer leads goes on enqueueing */
+    QN_BUG_TICK_WITHOUT_TASK = 193, /* an entry is advanced without its task */
     QN_BUG_MISFIRE_TOO_MANY = 131,  /* one missed tick more than the policy allows is sent */
     QN_BUG_PAUSE_IGNORED = 132,     /* a paused entry is planned like any other */
     QN_BUG_NIGHT_NOT_CALM = 133,    /* a search may begin in a night in which clocks change */
