@@ -6,7 +6,9 @@
 
 #include "base/text/number.h"
 #include "broker/group.h"
+#include "broker/limit/limit.h"
 #include "broker/schedule/schedule.h"
+#include "task/limit.h"
 #include "task/limits.h"
 #include "task/retry.h"
 
@@ -107,6 +109,27 @@ static void find(struct test_round *round)
     }
 }
 
+static bool check_limit(const quern_limit *limit, void *user)
+{
+    struct test_round *round = user;
+    note(round, "count of a limit", limit->count, QN_LIMIT_COUNT_MAX);
+    note(round, "used of a limit", limit->used, INT64_MAX);
+    return true;
+}
+
+/* Brokers without limits refuse them. */
+static void limit(struct test_round *round)
+{
+    const quern_limit limit = {
+        .queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other", .count = 1};
+    const struct qn_limit_owner owner = {
+        .queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other"};
+    quern_error err;
+    (void)!qn_broker_limits(round->broker, NULL, check_limit, round, &err);
+    (void)!qn_broker_set_limit(round->broker, &limit, &err);
+    (void)!qn_broker_remove_limit(round->broker, &owner, &err);
+}
+
 static void inspect(struct test_round *round)
 {
     quern_day days[QN_HISTORY_DAYS];
@@ -120,6 +143,7 @@ static void inspect(struct test_round *round)
     (void)!qn_broker_tasks(round->broker, &one, check_task, round, &err);
     (void)!qn_broker_workers(round->broker, check_worker, round, &err);
     (void)!qn_broker_history(round->broker, "default", QN_HISTORY_DAYS, days, &err);
+    limit(round);
     (void)!qn_broker_server_info(round->broker, forget_fact, round, &err);
     (void)!qn_broker_doctor(round->broker, false, forget_finding, NULL, &err);
 }

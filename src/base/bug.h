@@ -107,7 +107,10 @@ enum qn_bug {
     QN_BUG_SET_WITHOUT_TASK = 142, /* a set is removed without storing what was made of it */
     QN_BUG_GROUP_NAME_LOST = 143,  /* Redis: a set given back does not list its group again */
     /* Limits */
-    QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
+    QN_BUG_LIMIT_OFF_BY_ONE = 161,   /* one more runs than a limit allows */
+    QN_BUG_LIMIT_SHARE_LOST = 162,   /* the place of a dead worker's run is not returned */
+    QN_BUG_TURN_NOT_PASSED_ON = 163, /* the keys of a queue take turns from the first one on */
+    QN_BUG_WINDOW_TOO_SHORT = 134,   /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,        /* a tick is enqueued without comparing the last one */
     QN_BUG_EPOCH_IGNORED = 192,     /* a scheduler that no longer leads goes on enqueueing */

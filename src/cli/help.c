@@ -40,9 +40,8 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
                   "  --broker URL  a file, redis://host:port, redis-socket:///path; default\n"
                   "                QUERN_BROKER, else ~/.local/share/quern/quern.db\n"
                   "  --json, --help, --version        accepted anywhere on the line\n"
-                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed (work --drain, --until-idle),\n"
-                  "      65 bad data, 69 broker unavailable, 75 temporary (try again),\n"
-                  "      77 login refused, 78 bad configuration\n"
+                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
+                  "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                   "Example:\n"
                   "  quern enqueue mail:welcome ann@example.org\n"
                   "  quern work --exec 'mail:=xargs echo hello' --drain\n");

@@ -181,7 +181,9 @@ static int64_t window_wait_ms(const struct qn_limit *limit, const struct qn_limi
 static void advance_bucket(const struct qn_limit *limit, struct qn_limit_use *use, int64_t now_ms)
 {
     int64_t passed_ms = now_ms - use->at_ms;
+    int64_t debt_max = limit->burst * limit->period_ms;
     use->at_ms = now_ms;
+    use->debt = use->debt < debt_max ? use->debt : debt_max; /* the burst may have been lowered */
     if (passed_ms > 0) {
         bool is_paid = passed_ms > use->debt / limit->count;
         use->debt = is_paid ? 0 : use->debt - passed_ms * limit->count;

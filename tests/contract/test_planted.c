@@ -103,6 +103,16 @@ static const char *const others[] = {
     "quern_host SET streak",
     "quern_host SET streak = 10, probes",
     "quern_host SET streak = 10, probe_at_ms",
+    "quern_queue SET lanes = 1, limits",
+    "quern_queue SET limits = 63, lanes",
+    "quern_limit SET count",
+    "quern_limit SET period_ms",
+    "quern_limit SET burst",
+    "quern_limit_use SET period_ms",
+    "quern_limit_use SET at_ms",
+    "quern_limit_use SET debt",
+    "quern_limit_use SET paid_at_ms",
+    "quern_limit_use SET clear_at_ms",
     "quern_lock SET until_ms",
     "quern_day SET processed",
     "quern_day SET day",
@@ -133,6 +143,7 @@ static void empty(sqlite3 *db)
     execute(db, "DELETE FROM quern_task; DELETE FROM quern_queue; DELETE FROM quern_lock;"
                 "DELETE FROM quern_day; DELETE FROM quern_worker; DELETE FROM quern_session;"
                 "DELETE FROM quern_entry; DELETE FROM quern_tick; DELETE FROM quern_leader;"
+                "DELETE FROM quern_limit; DELETE FROM quern_limit_use;"
                 "UPDATE quern_meta SET counter = 1000");
 }
 
@@ -193,6 +204,19 @@ static void task_that_a_check_would_refuse_holds_up_no_other(struct contract *c)
     (void)sqlite3_close(db);
 }
 
+/* A window and a bucket, both of them in use. */
+static void plant_limits(sqlite3 *db)
+{
+    execute(db, "UPDATE quern_queue SET limits = 10, lanes = 2;"
+                "UPDATE quern_task SET lane = char(31) || type;"
+                "INSERT INTO quern_limit SELECT no, 1, '', 1, 100, 60000, 0 FROM quern_queue;"
+                "INSERT INTO quern_limit SELECT no, 2, '*', 1, 100, 60000, 9 FROM quern_queue;"
+                "INSERT INTO quern_limit_use SELECT no, 1, '', 60000, 1, 0, 0, x'01000000', 9"
+                " FROM quern_queue;"
+                "INSERT INTO quern_limit_use SELECT no, 2, 't', 60000, 1, 9, 0, NULL, 9"
+                " FROM quern_queue");
+}
+
 static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
 {
     sqlite3 *db = open_beside(c);
@@ -203,6 +227,7 @@ static void numbers_in_other_tables_overflow_nowhere(struct contract *c)
             set_up(c);
             contract_heartbeat(c->broker, CONTRACT_WORKER);
             plant_schedule(db);
+            plant_limits(db);
             (void)snprintf(sql, sizeof sql, "UPDATE %s = %s", others[i], integers[v]);
             execute(db, sql);
             go_round(c, others[i], integers[v]);

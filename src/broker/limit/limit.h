@@ -9,9 +9,11 @@
  *   that is put aside, returns it; that of a dead worker does not.
  * - A task that may not run now is left where it is. The tasks behind it, of other types and keys,
  *   are leased all the same, and within a key each type in its order.
+ * - A use that lies ahead of the clock, which was turned back then, is written as it is read.
  * - The keys of a queue take turns, whether there are limits or not: each lease begins behind the
- *   key that was served last, and gives every key one task before any key gets a second. Tasks
- *   without a key are one key more. At most QN_LIMIT_LANES_MAX keys and types are looked at in one
+ *   key that was served last, and gives every key one task before any key gets a second. Their
+ *   order is that of their bytes; tasks without a key have the key "", which at first counts as
+ *   the one that was served last. At most QN_LIMIT_LANES_MAX keys and types are looked at in one
  *   lease; where there are more, wait_ms is QN_LIMIT_LOOK_MS.
  * - wait_ms of qn_queue_share says when a limit of starts lets the next task run. When a run of a
  *   queue with a limit of tasks that run ends, however it ends, sleeping workers are woken; so they

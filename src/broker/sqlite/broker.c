@@ -83,6 +83,9 @@ static const struct qn_broker_ops ops = {
     .schedule_trigger = qn_sqlite_schedule_trigger,
     .schedule_history = qn_sqlite_schedule_history,
     .schedule_record = qn_sqlite_schedule_record,
+    .set_limit = qn_sqlite_set_limit,
+    .remove_limit = qn_sqlite_remove_limit,
+    .limits = qn_sqlite_limits,
 };
 
 struct parameters {

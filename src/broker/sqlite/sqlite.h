@@ -182,5 +182,8 @@ qn_schedule_tick_fn qn_sqlite_schedule_tick;
 qn_schedule_trigger_fn qn_sqlite_schedule_trigger;
 qn_schedule_history_fn qn_sqlite_schedule_history;
 qn_schedule_record_fn qn_sqlite_schedule_record;
+qn_set_limit_fn qn_sqlite_set_limit;
+qn_remove_limit_fn qn_sqlite_remove_limit;
+qn_limits_fn qn_sqlite_limits;
 
 #endif

@@ -283,6 +283,7 @@ static const struct {
     {"unique", KIND_DURATION, FIELD(unique_ms)},
     {"retention", KIND_DURATION, FIELD(retention_ms)},
     {"group", KIND_TEXT, FIELD(group)},
+    {"limit_key", KIND_TEXT, FIELD(limit_key)},
     {"headers", .read = read_headers},
 };
 #undef FIELD

@@ -104,6 +104,7 @@ json_t *qn_json_task(const quern_task_info *info)
     set_numbers(object, info);
     set_text(object, "error", quern_task_info_error(info));
     set_text(object, "group", quern_task_info_group(info));
+    set_text(object, "limit_key", quern_task_info_limit_key(info));
     set_text(object, "worker", quern_task_info_worker(info));
     set(object, "orphaned", json_boolean(quern_task_info_orphaned(info)));
     const char *cause = quern_cause_name(quern_task_info_cause(info));

@@ -36,7 +36,7 @@ static const char *values_of(const struct qn_option *option)
 /* What `quern completion` is called for to get the operands of a verb; NULL: nothing. */
 static const char *operands_of(const struct qn_verb *verb)
 {
-    if (strcmp(verb->operands, "QUEUE...") == 0) {
+    if (strncmp(verb->operands, "QUEUE", 5) == 0 || strcmp(verb->operands, "[QUEUE]") == 0) {
         return "queues";
     }
     bool takes_ids =

@@ -89,6 +89,7 @@ static void print_task(const quern_task_info *info)
     if (quern_task_info_priority(info) != 0) {
         qn_field_number("priority", quern_task_info_priority(info));
     }
+    print_given("limit key", quern_task_info_limit_key(info));
     print_times(info);
     print_runs(info);
     print_given("error", quern_task_info_error(info));

@@ -10,8 +10,10 @@
 
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/queue/brake_sql.h"
+#include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/run/limits/lanes_sql.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/store/tables_sql.h"
 #include "broker/sqlite/upkeep/drained_sql.h"
@@ -34,6 +36,13 @@ static const struct plan_case {
     {"forward_find", sql_forward_find, false},
     {"lease_pending", sql_lease_pending, false},
     {"lease_charged", sql_lease_charged, false},
+    {"lane_next", sql_lane_next, false},
+    {"lane_more", sql_lane_more, false},
+    {"meter_running_queue", sql_meter_running_queue, false},
+    {"meter_running_type", sql_meter_running_type, false},
+    {"meter_running_key", sql_meter_running_key, false},
+    {"prune_peek_rest", sql_prune_peek_rest, false},
+    {"prune_limit_uses", sql_prune_limit_uses, false},
     {"lease_row", sql_lease_row, false},
     {"lease_solo", sql_lease_solo, true},
     {"solo_level", sql_solo_level, false},

@@ -151,7 +151,7 @@ SELECT t.seq, t.id, coalesce(q.name, ''), t.type, t.state, t.payload, t.result, 
     t.failed_at_ms, t.timeout_ms, t.deadline_at_ms, t.retention_ms, t.grp, t.at_ms,
     t.enqueued_at_ms, t.due_at_ms, t.started_at_ms, t.completed_at_ms, t.cause, t.token,
     t.lease_until, coalesce(w.id, ''), t.progress, t.progress_note, t.headers, t.unique_key,
-    t.start_by_at_ms, t.priority
+    t.start_by_at_ms, t.priority, t.limit_key
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
     LEFT JOIN quern_worker AS w ON w.no = t.worker AND t.state = 1
 WHERE t.seq = ?1;

@@ -174,6 +174,7 @@ static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
         info.task.start_by_at_ms = next_moment_ms(&columns);
         info.task.priority =
             (int32_t)qn_number_clamp(next_int(&columns), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
+        info.task.limit_key = next_text_or_null(&columns);
         listing->stopped = !listing->on_task(&info, listing->user);
     }
     return qn_query_finish(&query, err);

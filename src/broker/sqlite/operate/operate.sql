@@ -75,5 +75,11 @@ DELETE FROM quern_tick WHERE queue = ?1;
 -- name: queue_entry_version
 UPDATE quern_leader SET version = ?1;
 
+-- name: queue_limit_delete
+DELETE FROM quern_limit WHERE queue = ?1;
+
+-- name: queue_limit_use_delete
+DELETE FROM quern_limit_use WHERE queue = ?1;
+
 -- name: queue_delete
 DELETE FROM quern_queue WHERE no = ?1;

@@ -72,8 +72,9 @@ static quern_status delete_tasks(struct qn_conn *conn, int64_t queue_no, quern_e
 static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_error *err)
 {
     static const char *const statements[] = {
-        sql_queue_lock_delete,  sql_queue_day_delete, sql_queue_host_delete, sql_queue_tick_delete,
-        sql_queue_entry_delete, sql_queue_set_delete, sql_queue_delete};
+        sql_queue_lock_delete,  sql_queue_day_delete,       sql_queue_host_delete,
+        sql_queue_tick_delete,  sql_queue_entry_delete,     sql_queue_set_delete,
+        sql_queue_limit_delete, sql_queue_limit_use_delete, sql_queue_delete};
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < sizeof statements / sizeof statements[0]; i++) {
         status = run_with(conn, statements[i], queue_no, err);

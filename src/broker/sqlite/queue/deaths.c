@@ -102,6 +102,7 @@ static void charge(const struct qn_queue_counters *counters, const struct qn_end
 static quern_status count_fate(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                                const struct fate *fate, quern_error *err)
 {
+    qn_queue_counters_free_place(counters, queue);
     if (fate->state == QUERN_TASK_ARCHIVED) {
         queue->processed++;
         queue->failed++;

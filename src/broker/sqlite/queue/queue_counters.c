@@ -13,6 +13,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
 #include "broker/sqlite/queue/brake.h"
+#include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/queue/queue_counters_sql.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
@@ -58,6 +59,8 @@ static quern_status read_queue(struct qn_queue_counters *counters, const char *n
                                             .until_ms = qn_query_column_sane(&query, 4),
                                             .rest_ms = qn_query_column_sane(&query, 5)};
         qn_brake_columns(&query, 6, &queue->brake);
+        queue->limits = sqlite3_column_int64(query.statement, 11);
+        queue->lanes = sqlite3_column_int64(query.statement, 12);
     }
     return qn_query_finish(&query, err);
 }
@@ -106,6 +109,12 @@ void qn_queue_counters_release(struct qn_queue_counters *counters, struct qn_cou
     if (qn_brake_release(&queue->brake, counters->now_ms)) {
         queue->brake_changed = true;
     }
+}
+
+void qn_queue_counters_free_place(struct qn_queue_counters *counters,
+                                  const struct qn_counted_queue *queue)
+{
+    counters->wake = counters->wake || (queue->limits & QN_METER_RUNS) != 0;
 }
 
 quern_status qn_queue_counters_due(struct qn_queue_counters *counters,

@@ -29,12 +29,16 @@ struct qn_counted_queue {
     struct qn_solo_lock solo; /* written by the code that changes it, see solo.h */
     struct qn_brake brake;    /* on the host of the counters; all zero without one */
     bool brake_changed;
-    int64_t due_at_ms; /* its earliest delayed task; -1: not looked up */
+    int64_t limits;        /* the kinds of limits that it has, see meter.h; usually 0 */
+    int64_t lanes;         /* its tasks have lanes, see run/limits/lanes.h; usually 0 */
+    int64_t limit_wait_ms; /* when a limit lets a task run that waits for it; 0: none does */
+    int64_t due_at_ms;     /* its earliest delayed task; -1: not looked up */
 };
 
 struct qn_queue_counters {
     struct qn_conn *conn;
     int64_t now_ms;        /* wall clock */
+    int64_t now_boot_ms;   /* of an exchange */
     int64_t shift_ms;      /* qn_delay_clock_shift_ms; for delays */
     const char *host;      /* whose brakes are meant; NULL: of none */
     const char *worker_id; /* whose solo locks are ours; NULL: of none */
@@ -58,6 +62,9 @@ QUERN_NODISCARD quern_status qn_queue_counters_queue(struct qn_queue_counters *c
 void qn_queue_counters_count(struct qn_counted_queue *queue, int64_t processed, int64_t failed);
 /* A run that had started ended otherwise than by a death: the brake is released. */
 void qn_queue_counters_release(struct qn_queue_counters *counters, struct qn_counted_queue *queue);
+/* A run ended: another one may have its place. */
+void qn_queue_counters_free_place(struct qn_queue_counters *counters,
+                                  const struct qn_counted_queue *queue);
 /* A task will become due; wakes sleepers if it is before all others of its queue. */
 QUERN_NODISCARD quern_status qn_queue_counters_due(struct qn_queue_counters *counters,
                                                    struct qn_counted_queue *queue, int64_t at_ms,

@@ -22,6 +22,7 @@
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/enqueue_sql.h"
 #include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/run/limits/lanes.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
@@ -37,6 +38,7 @@ struct batch {
     int64_t next_number;
     const char *queue; /* of the task before */
     int64_t queue_no;
+    int64_t lanes;           /* as the next: of that queue */
     int64_t queue_due_at_ms; /* the earliest delayed task of that queue; -1: not looked up */
     int64_t queue_room;      /* for how many more it has room */
     bool limited;            /* a task was refused because there was none */
@@ -66,11 +68,22 @@ static quern_status enter_queue(struct batch *batch, const char *queue, quern_er
     bool found = qn_query_row(&query);
     int64_t max_pending = found ? sqlite3_column_int64(query.statement, 1) : 0;
     batch->queue_no = found ? sqlite3_column_int64(query.statement, 0) : 0;
+    batch->lanes = found ? sqlite3_column_int64(query.statement, 2) : 0;
     quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK && !found) {
         status = qn_tables_queue_no(batch->conn, queue, true, &batch->queue_no, err);
     }
     return status == QUERN_OK && max_pending > 0 ? count_room(batch, max_pending, err) : status;
+}
+
+/* The first task with a key lets the queue have lanes. */
+static quern_status enter_lanes(struct batch *batch, const struct qn_task *task, quern_error *err)
+{
+    if (task->limit_key == NULL || batch->lanes != 0) {
+        return QUERN_OK;
+    }
+    batch->lanes = QN_LANES_BY_KEY;
+    return qn_lanes_begin(batch->conn, batch->queue_no, QN_LANES_BY_KEY, err);
 }
 
 /* Will a sleeping worker want to know of it? */
@@ -166,6 +179,7 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
                            bool *ret_stored, quern_error *err)
 {
     int64_t number = batch->next_number++;
+    char lane[QN_LANE_NAME_SIZE];
     struct qn_query query = qn_query_start(batch->conn, sql_task_insert);
     qn_query_int(&query, number);
     qn_query_int(&query, batch->queue_no);
@@ -189,6 +203,8 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
     qn_query_int(&query, task->start_by_at_ms);
     qn_query_int(&query, place_of(number, task));
     qn_query_int(&query, task->priority);
+    qn_query_text(&query, task->limit_key);
+    qn_query_text(&query, qn_lane_name(lane, batch->lanes, task->limit_key, task->type));
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK) {
@@ -233,6 +249,9 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
     bool locked = false;
     bool stored = false;
     quern_status status = enter_queue(batch, task->queue, err);
+    if (status == QUERN_OK) {
+        status = enter_lanes(batch, task, err);
+    }
     if (status == QUERN_OK) {
         status = is_locked(batch, task, &locked, err);
     }

@@ -5,7 +5,7 @@ SELECT 1 FROM quern_lock WHERE key = ?1 AND until_ms > ?2;
 
 -- Like queue_find of tables.sql.
 -- name: queue_limit
-SELECT no, max_pending FROM quern_queue WHERE name = ?1;
+SELECT no, max_pending, lanes FROM quern_queue WHERE name = ?1;
 
 -- How many wait for a run, of each kind ?2 at most: pending, uncharged or charged, and scheduled.
 -- name: queue_waiting
@@ -31,9 +31,10 @@ ON CONFLICT (key) DO UPDATE SET queue = excluded.queue, id = excluded.id,
 -- name: task_insert
 INSERT INTO quern_task (seq, place, queue, id, state, at_ms, retry_max, timeout_ms, deadline_at_ms,
     retention_ms, enqueued_at_ms, retry_kind, retry_base_ms, retry_cap_ms, type, unique_key, grp,
-    headers, payload, due_boot_ms, start_by_at_ms, priority)
+    headers, payload, due_boot_ms, start_by_at_ms, priority,
+    limit_key, lane)
 VALUES (?1, ?21, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-    ?20, ?22)
+    ?20, ?22, ?23, ?24)
 ON CONFLICT (queue, id) DO NOTHING;
 
 -- name: savepoint

@@ -143,9 +143,13 @@ static quern_status describe_queues(struct qn_queue_counters *counters,
         out->braked = qn_brake_is_on(&queue->brake);
         out->deaths = queue->brake.streak < UINT32_MAX ? (uint32_t)queue->brake.streak : UINT32_MAX;
         out->wait_ms = 0;
+        int64_t limit_wait_ms = queue->limit_wait_ms;
         if (queue->no != 0 && !queue->paused) {
             status = out->braked ? wait_for_probe(counters, exchange, queue, &out->wait_ms, err)
                                  : wait_for_solo(counters, exchange, queue, &out->wait_ms, err);
+        }
+        if (limit_wait_ms > 0 && (out->wait_ms == 0 || limit_wait_ms < out->wait_ms)) {
+            out->wait_ms = limit_wait_ms;
         }
     }
     return status;
@@ -226,6 +230,7 @@ static void init_counters(struct exchanging *self, struct qn_sqlite *sqlite, str
     qn_queue_counters_init(&self->counters, conn, terms->now_wall_ms);
     self->counters.host = self->exchange->host;
     self->counters.worker_id = self->exchange->worker_id;
+    self->counters.now_boot_ms = terms->now_boot_ms;
     self->counters.is_leaving = self->exchange->is_leaving;
     self->counters.shift_ms =
         qn_delay_clock_shift_of(sqlite, terms->now_wall_ms, terms->now_boot_ms);

@@ -12,6 +12,7 @@
 #include "base/bug.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/run/limits/lanes.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "task/brake.h"
@@ -35,9 +36,19 @@ static quern_status take_from_queue(struct qn_lease_batch *batch, size_t queue_i
         return qn_pick_probe(batch, &source, err);
     }
     size_t full = batch->count + want;
+    size_t room = want;
+    if (!state->empty && queue->limits != 0 && queue->lanes == 0) {
+        status = qn_lease_limits_room(batch, &source, want, &room, err);
+        full = batch->count + room;
+    }
     while (status == QUERN_OK && batch->count < full && !state->empty &&
            !qn_lease_batch_ends_early(batch)) {
-        status = qn_pick_pending(batch, &source, full - batch->count, err);
+        status = queue->lanes == 0 ? qn_pick_pending(batch, &source, full - batch->count, err)
+                                   : qn_lanes_pick(batch, &source, full - batch->count, err);
+    }
+    if (room < want) {
+        state->empty = true;
+        status = status == QUERN_OK ? qn_lease_limits_room(batch, &source, 1, &room, err) : status;
     }
     return status;
 }
@@ -199,6 +210,18 @@ static quern_status pick_all(struct qn_lease_batch *batch, uint32_t *ret_solo_qu
     return status;
 }
 
+/* Writes what was used of limits and whose turn was last, unless the lease has failed already. */
+static quern_status finish_limits(struct qn_lease_batch *batch, quern_status status,
+                                  quern_error *err)
+{
+    if (status == QUERN_OK) {
+        status = qn_meters_write(&batch->meters, err);
+    }
+    qn_meters_finish(&batch->meters);
+    quern_status finished = qn_lanes_finish(batch, status == QUERN_OK, err);
+    return status == QUERN_OK ? finished : status;
+}
+
 quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchange *exchange,
                            struct qn_lease_terms *terms, struct qn_exchange_reply *reply,
                            quern_error *err)
@@ -211,11 +234,13 @@ quern_status qn_lease_take(struct qn_queue_counters *counters, struct qn_exchang
                                    .runs = reply->runs,
                                    .starts_left = exchange->start_count_now,
                                    .isolation = exchange->isolation};
+    qn_meters_init(&batch.meters, counters->conn, terms->now_wall_ms);
     quern_status status = pick_all(&batch, &terms->solo_queue, err);
     if (status == QUERN_OK && batch.count > 0) {
         order_runs(&batch);
         status = write_leases(&batch, err);
     }
+    status = finish_limits(&batch, status, err);
     qn_slab_finish(&batch.slab);
     if (status != QUERN_OK) {
         for (size_t i = 0; i < batch.count; i++) {

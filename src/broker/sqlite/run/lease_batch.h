@@ -4,6 +4,7 @@
 #ifndef QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 #define QN_BROKER_SQLITE_RUN_LEASE_BATCH_H
 
+#include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/store/query.h"
 #include "task/isolation.h"
@@ -28,12 +29,15 @@ struct qn_lease_source {
     struct qn_counted_queue *queue;
 };
 
+struct qn_lane_walk; /* limits/lanes.c */
+
 struct qn_queue_progress {
     int64_t places[QN_LEVELS]; /* the last one read of each level; with top_known */
     uint32_t top_level;        /* of the pending tasks, as it was when it was looked up */
     bool top_known;
-    bool empty; /* has no more to give */
-    bool probe; /* its one run is the probe of its brake */
+    bool empty;                /* has no more to give */
+    bool probe;                /* its one run is the probe of its brake */
+    struct qn_lane_walk *walk; /* of a queue with lanes; NULL: not yet */
 };
 
 struct qn_lease_batch {
@@ -48,6 +52,8 @@ struct qn_lease_batch {
     uint32_t starts_left;
     struct qn_isolation isolation; /* with the runs taken so far */
     struct qn_queue_progress progress[QN_QUEUES_MAX];
+    struct qn_meters meters; /* of queues with limits */
+    bool has_walks;
 };
 
 /* Too many were past their deadline: the transaction has to end. */
@@ -66,6 +72,28 @@ QUERN_NODISCARD static inline quern_status qn_lease_batch_source(const struct qn
     return qn_queue_counters_queue(batch->counters, batch->exchange->queues[index].name,
                                    &ret_source->queue, err);
 }
+
+/* --- limits/lease_limits.c --------------------------------------------------------------- */
+
+struct qn_lease_kind {
+    const char *type;
+    const char *key;
+};
+/* Whether the limits let such a task start now; if not, that is noted in the queue. */
+QUERN_NODISCARD quern_status qn_lease_limits_may(struct qn_lease_batch *batch,
+                                                 const struct qn_lease_source *source,
+                                                 const struct qn_lease_kind *kind, bool *ret_may,
+                                                 quern_error *err);
+/* The same for `want` tasks of a queue without lanes: how many may. */
+QUERN_NODISCARD quern_status qn_lease_limits_room(struct qn_lease_batch *batch,
+                                                  const struct qn_lease_source *source, size_t want,
+                                                  size_t *ret_room, quern_error *err);
+/* The run was taken. */
+QUERN_NODISCARD quern_status qn_lease_limits_take(struct qn_lease_batch *batch,
+                                                  const struct qn_counted_queue *queue,
+                                                  const struct qn_leased *run, quern_error *err);
+/* Something that waits now may be leased so much later. */
+void qn_lease_limits_note_wait(const struct qn_lease_source *source, int64_t wait_ms);
 
 /* --- lease_row.c ----------------------------------------------------------------------- */
 
@@ -90,6 +118,14 @@ QUERN_NODISCARD quern_status qn_lease_row_read(struct qn_lease_batch *batch,
 QUERN_NODISCARD quern_status qn_pick_pending(struct qn_lease_batch *batch,
                                              const struct qn_lease_source *source, size_t want,
                                              quern_error *err);
+/* The same for its charged tasks alone. */
+QUERN_NODISCARD quern_status qn_pick_charged(struct qn_lease_batch *batch,
+                                             const struct qn_lease_source *source, size_t want,
+                                             quern_error *err);
+/* Takes the run or archives its task; it is the batch's from now on, in any case. */
+QUERN_NODISCARD quern_status qn_pick_take(struct qn_lease_batch *batch,
+                                          struct qn_counted_queue *queue, struct qn_leased *run,
+                                          quern_error *err);
 /* Takes the probe of a queue that is braked, if it is time for one: no task that must run alone. */
 QUERN_NODISCARD quern_status qn_pick_probe(struct qn_lease_batch *batch,
                                            const struct qn_lease_source *source, quern_error *err);

@@ -33,6 +33,7 @@ struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, con
                 .retention_ms = qn_query_column_duration_ms(row, 11),
                 .unique_key = (const char *)sqlite3_column_text(row, 12),
                 .group = (const char *)sqlite3_column_text(row, 13),
+                .limit_key = (const char *)sqlite3_column_text(row, 23),
                 .headers = headers,
                 .header_count = header_count,
                 .state = QUERN_TASK_ACTIVE,

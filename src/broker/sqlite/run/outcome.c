@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/deaths.h"
+#include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -275,15 +276,38 @@ static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_co
     return is_probe ? qn_brake_put_behind(counters->conn, end.seq, err) : QUERN_OK;
 }
 
-quern_status qn_outcome_apply(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
-                              enum qn_applied *ret_applied, quern_error *err)
+/* In a queue with limits: its place is free, and a start that was none is returned. */
+static quern_status leave_limits(struct qn_queue_counters *counters,
+                                 const struct qn_counted_queue *queue,
+                                 const struct qn_outcome *outcome, quern_error *err)
 {
-    struct qn_counted_queue *queue = NULL;
-    *ret_applied = QN_STALE;
-    quern_status status = qn_queue_counters_queue(counters, outcome->run->task.queue, &queue, err);
-    if (status != QUERN_OK) {
-        return status;
+    const struct qn_leased *run = outcome->run;
+    bool began = outcome->started && outcome->kind != QN_ASIDE;
+    bool returns = outcome->kind == QN_GIVE_BACK || outcome->kind == QN_ASIDE;
+    qn_queue_counters_free_place(counters, queue);
+    if (began || !returns || (queue->limits & QN_METER_STARTS) == 0) {
+        return QUERN_OK;
     }
+    struct qn_meters meters;
+    const struct qn_metered task = {.queue_no = queue->no,
+                                    .limits = queue->limits,
+                                    .type = run->task.type,
+                                    .key = run->task.limit_key};
+    int64_t age_ms = counters->now_boot_ms - run->leased_at_boot_ms;
+    qn_meters_init(&meters, counters->conn, counters->now_ms);
+    quern_status status = qn_meters_give_back(&meters, &task, age_ms < 0 ? 0 : age_ms, err);
+    if (status == QUERN_OK) {
+        status = qn_meters_write(&meters, err);
+    }
+    qn_meters_finish(&meters);
+    counters->wake = true;
+    return status;
+}
+
+static quern_status apply(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
+                          const struct qn_outcome *outcome, enum qn_applied *ret_applied,
+                          quern_error *err)
+{
     switch (outcome->kind) {
     case QN_DONE:
     case QN_DROP:
@@ -306,4 +330,18 @@ quern_status qn_outcome_apply(struct qn_queue_counters *counters, const struct q
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such outcome");
+}
+
+quern_status qn_outcome_apply(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
+                              enum qn_applied *ret_applied, quern_error *err)
+{
+    struct qn_counted_queue *queue = NULL;
+    *ret_applied = QN_STALE;
+    quern_status status = qn_queue_counters_queue(counters, outcome->run->task.queue, &queue, err);
+    if (status == QUERN_OK) {
+        status = apply(counters, queue, outcome, ret_applied, err);
+    }
+    return status == QUERN_OK && queue->limits != 0 && *ret_applied != QN_STALE
+               ? leave_limits(counters, queue, outcome, err)
+               : status;
 }

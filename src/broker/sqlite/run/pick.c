@@ -43,9 +43,8 @@ static quern_status archive_late(struct qn_lease_batch *batch, struct qn_counted
     return qn_query_run(&query, NULL, err);
 }
 
-/* Takes the run or archives its task; it is the batch's from now on, in any case. */
-static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
-                         struct qn_leased *run, quern_error *err)
+quern_status qn_pick_take(struct qn_lease_batch *batch, struct qn_counted_queue *queue,
+                          struct qn_leased *run, quern_error *err)
 {
     const char *why_late = qn_leased_why_late(run, batch->terms->now_wall_ms);
     if (why_late != NULL) {
@@ -53,7 +52,25 @@ static quern_status take(struct qn_lease_batch *batch, struct qn_counted_queue *
     }
     batch->runs[batch->count++] = run;
     batch->exchange->queues[run->queue_index].leased++;
-    return QUERN_OK;
+    return queue->limits == 0 ? QUERN_OK : qn_lease_limits_take(batch, queue, run, err);
+}
+
+/* Reads the pending task; *ret_run is NULL when it is not that any more, or may not run now. */
+static quern_status read_open(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                              int64_t seq, struct qn_leased **ret_run, quern_error *err)
+{
+    bool may = true;
+    quern_status status = qn_lease_row_read(batch, source, seq, ret_run, err);
+    struct qn_leased *run = *ret_run;
+    if (status == QUERN_OK && run != NULL && source->queue->limits != 0) {
+        const struct qn_lease_kind kind = {.type = run->task.type, .key = run->task.limit_key};
+        status = qn_lease_limits_may(batch, source, &kind, &may, err);
+    }
+    if (run != NULL && (status != QUERN_OK || !may)) {
+        qn_leased_free(run);
+        *ret_run = NULL;
+    }
+    return status;
 }
 
 /* The same for a task that is started in any case. *ret_done: it was taken or archived. */
@@ -61,14 +78,14 @@ static quern_status take_started(struct qn_lease_batch *batch, const struct qn_l
                                  int64_t seq, bool *ret_done, quern_error *err)
 {
     struct qn_leased *run = NULL;
-    quern_status status = qn_lease_row_read(batch, source, seq, &run, err);
+    quern_status status = read_open(batch, source, seq, &run, err);
     *ret_done = run != NULL;
     if (status != QUERN_OK || run == NULL) {
         return status;
     }
     int64_t charges = run->crash_count;
     size_t before = batch->count;
-    status = take(batch, source->queue, run, err);
+    status = qn_pick_take(batch, source->queue, run, err);
     if (batch->count > before) {
         qn_isolation_add(&batch->isolation, charges);
         batch->starts_left--;
@@ -219,7 +236,7 @@ static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_so
         struct stream *stream = &streams->levels[level];
         size_t at = stream->at++;
         state->places[level] = stream->positions[at].place;
-        status = level == 0 ? take(batch, source->queue, streams->rows.items[at].run, err)
+        status = level == 0 ? qn_pick_take(batch, source->queue, streams->rows.items[at].run, err)
                             : take_started(batch, source, stream->positions[at].seq, &done, err);
     }
     for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
@@ -229,29 +246,63 @@ static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_so
     return status;
 }
 
+static void init_streams(struct streams *streams, size_t want)
+{
+    streams->want = want;
+    for (size_t level = 0; level < QN_LEVELS; level++) {
+        streams->levels[level].count = streams->levels[level].at = 0;
+        streams->levels[level].more = false;
+    }
+}
+
+static quern_status read_levels(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                                struct streams *streams, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    uint32_t top = batch->progress[source->index].top_level;
+    for (uint32_t level = 1; status == QUERN_OK && level <= top; level++) {
+        status = read_charged(batch, source, level, streams, err);
+    }
+    return status;
+}
+
 quern_status qn_pick_pending(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                              size_t want, quern_error *err)
 {
     struct streams streams;
     struct qn_queue_progress *state = &batch->progress[source->index];
-    streams.want = want;
-    for (size_t level = 0; level < QN_LEVELS; level++) {
-        streams.levels[level].count = streams.levels[level].at = 0;
-        streams.levels[level].more = false;
-    }
+    init_streams(&streams, want);
     quern_status status = find_top(batch, source, err);
     if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) && state->top_level > 0 &&
         room(batch, 1) == 0) {
         state->empty = true;
         return QUERN_OK;
     }
-    for (uint32_t level = 1; status == QUERN_OK && level <= state->top_level; level++) {
-        status = read_charged(batch, source, level, &streams, err);
+    if (status == QUERN_OK) {
+        status = read_levels(batch, source, &streams, err);
     }
     if (status == QUERN_OK) {
         status = read_uncharged(batch, source, &streams, err);
     }
     return status == QUERN_OK ? merge(batch, source, &streams, err) : status;
+}
+
+quern_status qn_pick_charged(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                             size_t want, quern_error *err)
+{
+    struct streams streams;
+    struct qn_queue_progress *state = &batch->progress[source->index];
+    init_streams(&streams, want);
+    quern_status status = find_top(batch, source, err);
+    if (status != QUERN_OK || state->top_level == 0) {
+        return status;
+    }
+    status = read_levels(batch, source, &streams, err);
+    if (status == QUERN_OK) {
+        streams.rows.count = 0;
+        status = merge(batch, source, &streams, err);
+    }
+    return status;
 }
 
 /* --- Probes ---------------------------------------------------------------------------- */
@@ -336,12 +387,31 @@ quern_status qn_pick_solo(struct qn_lease_batch *batch, const struct qn_lease_so
     return status;
 }
 
+/* Whether the limits let the first of them run. */
+static quern_status first_may_run(struct qn_lease_batch *batch,
+                                  const struct qn_lease_source *source, bool *ret_may,
+                                  quern_error *err)
+{
+    int64_t seq = 0;
+    struct qn_leased *run = NULL;
+    quern_status status = find_solo(batch, source->queue, &seq, err);
+    if (status == QUERN_OK && seq != 0) {
+        status = read_open(batch, source, seq, &run, err);
+    }
+    *ret_may = run != NULL;
+    qn_leased_free(run);
+    return status;
+}
+
 quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                                 bool *ret_waits, quern_error *err)
 {
     const struct qn_counted_queue *queue = source->queue;
     quern_status status = find_top(batch, source, err);
     *ret_waits = batch->progress[source->index].top_level >= solo_level(batch);
+    if (status == QUERN_OK && *ret_waits && queue->limits != 0) {
+        status = first_may_run(batch, source, ret_waits, err);
+    }
     if (status != QUERN_OK || !*ret_waits || !qn_brake_is_on(&queue->brake)) {
         return status;
     }

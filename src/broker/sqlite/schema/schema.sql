@@ -246,6 +246,32 @@ CREATE TABLE quern_leader (
     lease_until     INTEGER NOT NULL,
     until_ms        INTEGER NOT NULL
 ) STRICT;
+-- Limits (src/task/limit.h). scope: 1 the queue, 2 a type, 3 a key ('*': each without its own).
+-- rate: 0 it counts runs, 1 starts.
+CREATE TABLE quern_limit (
+    queue INTEGER NOT NULL, scope INTEGER NOT NULL, name TEXT NOT NULL, rate INTEGER NOT NULL,
+    count INTEGER NOT NULL, period_ms INTEGER NOT NULL, burst INTEGER NOT NULL,
+    PRIMARY KEY (queue, scope, name, rate)
+) STRICT, WITHOUT ROWID;
+-- What is used of the rates (struct qn_limit_use), by the type or key itself. slots: 32 bits each,
+-- low byte first; NULL: a bucket. clear_at_ms: then it is nothing.
+CREATE TABLE quern_limit_use (
+    queue INTEGER NOT NULL, scope INTEGER NOT NULL, name TEXT NOT NULL,
+    period_ms INTEGER NOT NULL, at_ms INTEGER NOT NULL, debt INTEGER NOT NULL,
+    paid_at_ms INTEGER NOT NULL, slots BLOB, clear_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (queue, scope, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quern_limit_use_clear ON quern_limit_use (clear_at_ms);
+-- limits: which kinds there are, see queue/meter.h. lanes: 0 none, 1 the tasks have lanes by
+-- key, 2 by key and type. lane_key: whose turn was last.
+ALTER TABLE quern_queue ADD COLUMN limits INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN lanes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN lane_key TEXT NOT NULL DEFAULT '';
+-- key, 0x1f, type; either may be empty. NULL: the queue has no lanes.
+ALTER TABLE quern_task ADD COLUMN lane TEXT;
+-- Tasks by state and lane, those that are charged apart. Empty where no queue has lanes.
+CREATE INDEX quern_task_lane ON quern_task (queue, state, min(crash_count, 1), lane, place)
+    WHERE lane IS NOT NULL;
 
 -- The waiting tasks of each group, the oldest first; and those of each set.
 CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
@@ -286,7 +312,10 @@ CREATE TABLE quern_queue (
     solo_since_ms INTEGER NOT NULL DEFAULT 0,
     solo_until_ms INTEGER NOT NULL DEFAULT 0,
     solo_rest_ms INTEGER NOT NULL DEFAULT 0,
-    max_pending  INTEGER NOT NULL DEFAULT 0
+    max_pending  INTEGER NOT NULL DEFAULT 0,
+    limits       INTEGER NOT NULL DEFAULT 0,
+    lanes        INTEGER NOT NULL DEFAULT 0,
+    lane_key     TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE TABLE quern_task (
     seq             INTEGER PRIMARY KEY,
@@ -334,6 +363,7 @@ CREATE TABLE quern_task (
     start_by_at_ms  INTEGER NOT NULL DEFAULT 0,
     grp_set         INTEGER NOT NULL DEFAULT 0,
     limit_key       TEXT,
+    lane            TEXT,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
     CHECK (state <> 7 OR grp IS NOT NULL)
@@ -344,12 +374,14 @@ CREATE INDEX quern_task_charged ON quern_task (queue, min(crash_count, 4), place
     WHERE state = 2 AND crash_count > 0;
 CREATE INDEX quern_task_lease ON quern_task (lease_until, queue, worker) WHERE state = 1;
 CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHERE state IN (3, 4);
+
+-- name: schema_made_rest
 CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 5;
 CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
     WHERE state = 7 AND grp_set = 0;
 CREATE INDEX quern_task_set ON quern_task (grp_set, at_ms, place) WHERE grp_set > 0;
-
--- name: schema_made_rest
+CREATE INDEX quern_task_lane ON quern_task (queue, state, min(crash_count, 1), lane, place)
+    WHERE lane IS NOT NULL;
 CREATE TABLE quern_set (
     no              INTEGER PRIMARY KEY,
     queue           INTEGER NOT NULL,
@@ -443,3 +475,17 @@ CREATE TABLE quern_leader (
     lease_until     INTEGER NOT NULL,
     until_ms        INTEGER NOT NULL
 ) STRICT;
+
+-- name: schema_made_limits
+CREATE TABLE quern_limit (
+    queue INTEGER NOT NULL, scope INTEGER NOT NULL, name TEXT NOT NULL, rate INTEGER NOT NULL,
+    count INTEGER NOT NULL, period_ms INTEGER NOT NULL, burst INTEGER NOT NULL,
+    PRIMARY KEY (queue, scope, name, rate)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE quern_limit_use (
+    queue INTEGER NOT NULL, scope INTEGER NOT NULL, name TEXT NOT NULL,
+    period_ms INTEGER NOT NULL, at_ms INTEGER NOT NULL, debt INTEGER NOT NULL,
+    paid_at_ms INTEGER NOT NULL, slots BLOB, clear_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (queue, scope, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quern_limit_use_clear ON quern_limit_use (clear_at_ms);

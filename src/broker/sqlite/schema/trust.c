@@ -161,7 +161,10 @@ static quern_status open_expected(struct qn_conn *conn, int64_t version, quern_e
         return status == QUERN_OK ? qn_sqlite_migrate(conn, 0, version, err) : status;
     }
     status = qn_conn_exec(conn, sql_schema_made, err);
-    return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_rest, err) : status;
+    if (status == QUERN_OK) {
+        status = qn_conn_exec(conn, sql_schema_made_rest, err);
+    }
+    return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_limits, err) : status;
 }
 
 quern_status qn_sqlite_trust_read_expected(int64_t version, struct qn_arena *arena,

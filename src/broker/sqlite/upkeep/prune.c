@@ -197,6 +197,9 @@ static quern_status prune_all(struct pruning *pruning, struct qn_names queues, q
     if (status == QUERN_OK) {
         status = remove_rest(pruning, sql_prune_ticks, pruning->now_ms - QN_TICK_HISTORY_MS, err);
     }
+    if (status == QUERN_OK) {
+        status = remove_rest(pruning, sql_prune_limit_uses, pruning->now_ms, err);
+    }
     return status;
 }
 

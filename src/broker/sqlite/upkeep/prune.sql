@@ -17,7 +17,8 @@ SELECT EXISTS (SELECT 1 FROM quern_lock WHERE until_ms <= ?1)
     OR EXISTS (SELECT 1 FROM quern_day WHERE day < ?2)
     OR EXISTS (SELECT 1 FROM quern_session WHERE at_ms < ?3)
     OR EXISTS (SELECT 1 FROM quern_host WHERE written_at_ms < ?4)
-    OR EXISTS (SELECT 1 FROM quern_tick WHERE at_ms < ?5);
+    OR EXISTS (SELECT 1 FROM quern_tick WHERE at_ms < ?5)
+    OR EXISTS (SELECT 1 FROM quern_limit_use WHERE clear_at_ms <= ?1);
 
 -- name: prune_completed
 DELETE FROM quern_task WHERE seq IN (
@@ -59,3 +60,7 @@ DELETE FROM quern_host WHERE (queue, host) IN (
 -- name: prune_ticks
 DELETE FROM quern_tick WHERE (queue, name, seq) IN (
     SELECT queue, name, seq FROM quern_tick WHERE at_ms < ?1 LIMIT ?2);
+
+-- name: prune_limit_uses
+DELETE FROM quern_limit_use WHERE (queue, scope, name) IN (
+    SELECT queue, scope, name FROM quern_limit_use WHERE clear_at_ms <= ?1 LIMIT ?2);

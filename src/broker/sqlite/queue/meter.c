@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* meter.c - what is used of the limits of a queue, in one transaction. */
+#include "broker/sqlite/queue/meter.h"
+
+#include <string.h>
+
+#include "base/bug.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/memory/vec.h"
+#include "base/text/number.h"
+#include "broker/sqlite/queue/meter_sql.h"
+#include "broker/sqlite/store/query.h"
+
+#define SLOT_SIZE 4 /* bytes */
+
+void qn_meters_init(struct qn_meters *meters, struct qn_conn *conn, int64_t now_ms)
+{
+    *meters = (struct qn_meters){.conn = conn, .now_ms = now_ms};
+}
+
+void qn_meters_finish(struct qn_meters *meters)
+{
+    qn_arena_finish(&meters->arena);
+    qn_free(meters->items);
+    *meters = (struct qn_meters){0};
+}
+
+/* --- Reading --------------------------------------------------------------------------- */
+
+/* As anything may stand in the file, each number is brought into its range. */
+static struct qn_limit column_limit(const struct qn_query *query, bool rate)
+{
+    sqlite3_stmt *row = query->statement;
+    return (struct qn_limit){
+        .count = qn_number_clamp(sqlite3_column_int64(row, 2), rate ? 1 : 0, QN_LIMIT_COUNT_MAX),
+        .period_ms =
+            rate ? qn_number_clamp(sqlite3_column_int64(row, 3), 1, QN_LIMIT_PERIOD_MS_MAX) : 0,
+        .burst = rate ? qn_number_clamp(sqlite3_column_int64(row, 4), 0, QN_LIMIT_COUNT_MAX) : 0};
+}
+
+static quern_status read_limits(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
+{
+    bool own_runs = false;
+    bool own_starts = false;
+    struct qn_query query = qn_query_start(meters->conn, sql_meter_limits);
+    qn_query_int(&query, meter->of.queue_no);
+    qn_query_int(&query, meter->of.scope);
+    qn_query_text(&query, meter->of.name);
+    while (qn_query_row(&query)) {
+        bool own = strcmp(qn_query_column_text(&query, 0), meter->of.name) == 0;
+        bool rate = sqlite3_column_int64(query.statement, 1) != 0;
+        if (rate && !own_starts) {
+            meter->starts = column_limit(&query, true);
+            meter->has_starts = true;
+            own_starts = own;
+        } else if (!rate && !own_runs) {
+            meter->runs = column_limit(&query, false);
+            meter->has_runs = true;
+            own_runs = own;
+        }
+    }
+    return qn_query_finish(&query, err);
+}
+
+static quern_status count_by(struct qn_meters *meters, const struct qn_meter *meter,
+                             const char *sql, int64_t *running, quern_error *err)
+{
+    struct qn_query query = qn_query_start(meters->conn, sql);
+    qn_query_int(&query, meter->of.queue_no);
+    if (meter->of.scope != QUERN_LIMIT_QUEUE) {
+        qn_query_text(&query, meter->of.name);
+    }
+    if (qn_query_row(&query)) {
+        *running += sqlite3_column_int64(query.statement, 0);
+    }
+    return qn_query_finish(&query, err);
+}
+
+static quern_status count_running(struct qn_meters *meters, struct qn_meter *meter,
+                                  quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    if (QN_BUG(LIMIT_SHARE_LOST)) {
+        struct qn_query query = qn_query_start(meters->conn, sql_bug_meter_lost);
+        qn_query_int(&query, meter->of.queue_no);
+        meter->running = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+        status = qn_query_finish(&query, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (meter->of.scope == QUERN_LIMIT_QUEUE) {
+        return count_by(meters, meter, sql_meter_running_queue, &meter->running, err);
+    }
+    if (meter->of.scope == QUERN_LIMIT_TYPE) {
+        return count_by(meters, meter, sql_meter_running_type, &meter->running, err);
+    }
+    return count_by(meters, meter, sql_meter_running_key, &meter->running, err);
+}
+
+static void unpack_slots(const unsigned char *bytes, size_t size, struct qn_limit_use *use)
+{
+    for (size_t i = 0; i < QN_LIMIT_SLOTS + 1 && (i + 1) * SLOT_SIZE <= size; i++) {
+        const unsigned char *at = bytes + i * SLOT_SIZE;
+        use->slots[i] =
+            (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+    }
+}
+
+static quern_status read_use(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
+{
+    struct qn_query query = qn_query_start(meters->conn, sql_meter_use);
+    qn_query_int(&query, meter->of.queue_no);
+    qn_query_int(&query, meter->of.scope);
+    qn_query_text(&query, meter->of.name);
+    if (qn_query_row(&query)) {
+        sqlite3_stmt *row = query.statement;
+        struct qn_limit_use *use = &meter->use;
+        use->period_ms = sqlite3_column_int64(row, 0);
+        use->at_ms = qn_query_column_moment_ms(row, 1);
+        use->debt = qn_number_clamp(sqlite3_column_int64(row, 2), 0,
+                                    QN_LIMIT_COUNT_MAX * QN_LIMIT_PERIOD_MS_MAX);
+        use->clear_at_ms = qn_query_column_moment_ms(row, 3);
+        /* After the clock was turned back it must be written, or it would be as old tomorrow. */
+        meter->changed = use->at_ms > meters->now_ms;
+        use->bucket = sqlite3_column_type(row, 4) == SQLITE_NULL;
+        const unsigned char *slots = sqlite3_column_blob(row, 4);
+        if (slots != NULL) {
+            unpack_slots(slots, (size_t)sqlite3_column_bytes(row, 4), use);
+        }
+    }
+    return qn_query_finish(&query, err);
+}
+
+static quern_status read_meter(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
+{
+    quern_status status = read_limits(meters, meter, err);
+    if (status == QUERN_OK && meter->has_runs) {
+        status = count_running(meters, meter, err);
+    }
+    if (status == QUERN_OK && meter->has_starts) {
+        status = read_use(meters, meter, err);
+    }
+    return status;
+}
+
+quern_status qn_meters_find(struct qn_meters *meters, struct qn_meter_owner of,
+                            struct qn_meter **ret_meter, quern_error *err)
+{
+    for (size_t i = 0; i < meters->count; i++) {
+        struct qn_meter *meter = meters->items[i];
+        if (meter->of.queue_no == of.queue_no && meter->of.scope == of.scope &&
+            strcmp(meter->of.name, of.name) == 0) {
+            *ret_meter = meter;
+            return QUERN_OK;
+        }
+    }
+    struct qn_meter **items =
+        qn_vec_grow(meters->items, meters->count, &meters->capacity, sizeof(struct qn_meter *));
+    meters->items = items != NULL ? items : meters->items;
+    struct qn_meter *meter = qn_arena_alloc(&meters->arena, sizeof *meter);
+    const char *copy = qn_arena_strdup(&meters->arena, of.name);
+    if (items == NULL || meter == NULL || copy == NULL) {
+        return qn_error_nomem(err);
+    }
+    *meter = (struct qn_meter){.of = of};
+    meter->of.name = copy;
+    quern_status status = read_meter(meters, meter, err);
+    if (status == QUERN_OK) {
+        meters->items[meters->count++] = meter;
+        *ret_meter = meter;
+    }
+    return status;
+}
+
+/* --- Using ----------------------------------------------------------------------------- */
+
+/* The meters that bind this task. */
+struct bound {
+    struct qn_meter *meters[3];
+    size_t count;
+};
+
+static quern_status find_bound(struct qn_meters *meters, const struct qn_metered *task,
+                               struct bound *ret_bound, quern_error *err)
+{
+    const char *const names[] = {"", task->type, task->key};
+    struct bound bound = {.count = 0};
+    quern_status status = QUERN_OK;
+    for (int32_t scope = QUERN_LIMIT_QUEUE; status == QUERN_OK && scope <= QUERN_LIMIT_KEY;
+         scope++) {
+        const char *name = names[scope - QUERN_LIMIT_QUEUE];
+        bool none = name == NULL || (scope == QUERN_LIMIT_KEY && name[0] == '\0');
+        int64_t bits = qn_meter_bit(scope, false) | qn_meter_bit(scope, true);
+        if (none || (task->limits & bits) == 0) {
+            continue;
+        }
+        const struct qn_meter_owner of = {task->queue_no, scope, name};
+        status = qn_meters_find(meters, of, &bound.meters[bound.count++], err);
+    }
+    *ret_bound = bound;
+    return status;
+}
+
+quern_status qn_meters_room(struct qn_meters *meters, const struct qn_metered *task,
+                            int64_t *ret_room, int64_t *ret_wait_ms, quern_error *err)
+{
+    struct bound bound;
+    quern_status status = find_bound(meters, task, &bound, err);
+    int64_t least = INT64_MAX;
+    int64_t wait_ms = 0;
+    bool for_an_end = false;
+    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
+        struct qn_meter *meter = bound.meters[i];
+        if (meter->has_runs) {
+            int64_t more = QN_BUG(LIMIT_OFF_BY_ONE) ? 1 : 0;
+            int64_t room = meter->runs.count - meter->running + more;
+            least = room < least ? room : least;
+            for_an_end = for_an_end || room <= 0;
+        }
+        if (meter->has_starts) {
+            int64_t room = qn_limit_room(&meter->starts, &meter->use, meters->now_ms);
+            int64_t wait = qn_limit_wait_ms(&meter->starts, &meter->use, meters->now_ms);
+            least = room < least ? room : least;
+            wait_ms = wait > wait_ms ? wait : wait_ms;
+        }
+    }
+    *ret_room = least > 0 ? least : 0;
+    *ret_wait_ms = for_an_end ? 0 : wait_ms;
+    return status;
+}
+
+quern_status qn_meters_take(struct qn_meters *meters, const struct qn_metered *task,
+                            quern_error *err)
+{
+    struct bound bound;
+    quern_status status = find_bound(meters, task, &bound, err);
+    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
+        struct qn_meter *meter = bound.meters[i];
+        meter->running++;
+        if (meter->has_starts) {
+            qn_limit_take(&meter->starts, &meter->use, meters->now_ms);
+            meter->changed = true;
+        }
+    }
+    return status;
+}
+
+quern_status qn_meters_give_back(struct qn_meters *meters, const struct qn_metered *task,
+                                 int64_t age_ms, quern_error *err)
+{
+    struct bound bound;
+    quern_status status = find_bound(meters, task, &bound, err);
+    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
+        struct qn_meter *meter = bound.meters[i];
+        if (meter->has_starts) {
+            qn_limit_give_back(&meter->starts, &meter->use, meters->now_ms, age_ms);
+            meter->changed = true;
+        }
+    }
+    return status;
+}
+
+/* --- Writing --------------------------------------------------------------------------- */
+
+static size_t pack_slots(const struct qn_limit_use *use, unsigned char *bytes)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < QN_LIMIT_SLOTS + 1; i++) {
+        unsigned char *at = bytes + i * SLOT_SIZE;
+        for (size_t byte = 0; byte < SLOT_SIZE; byte++) {
+            at[byte] = (unsigned char)(use->slots[i] >> (8 * byte));
+        }
+        size = use->slots[i] != 0 ? (i + 1) * SLOT_SIZE : size;
+    }
+    return size;
+}
+
+static quern_status write_use(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
+{
+    unsigned char slots[(QN_LIMIT_SLOTS + 1) * SLOT_SIZE];
+    struct qn_limit_use *use = &meter->use;
+    int64_t clear_at_ms = qn_limit_clear_at_ms(&meter->starts, use, meters->now_ms);
+    struct qn_query query = qn_query_start(meters->conn, sql_meter_use_write);
+    qn_query_int(&query, meter->of.queue_no);
+    qn_query_int(&query, meter->of.scope);
+    qn_query_text(&query, meter->of.name);
+    qn_query_int(&query, use->period_ms);
+    qn_query_int(&query, use->at_ms);
+    qn_query_int(&query, use->debt);
+    qn_query_int(&query, use->clear_at_ms);
+    qn_query_blob(&query, use->bucket ? NULL : slots, use->bucket ? 0 : pack_slots(use, slots));
+    qn_query_int(&query, clear_at_ms);
+    return qn_query_run(&query, NULL, err);
+}
+
+quern_status qn_meters_write(struct qn_meters *meters, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < meters->count; i++) {
+        if (meters->items[i]->changed) {
+            status = write_use(meters, meters->items[i], err);
+            meters->items[i]->changed = false;
+        }
+    }
+    return status;
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Limits: setting, listing, removing them, and what a worker makes of them."""
+
+import json
+import time
+
+import lib_cli
+from lib_cli import CliTest, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
+
+
+class LimitTest(CliTest):
+    def test_limits_are_set_listed_and_removed(self):
+        self.assertIn("10", self.ok("limit", "set", "mail", "10"))
+        self.ok("limit", "set", "mail", "100/m")
+        self.ok("limit", "set", "mail", "100/1m burst 20", "--type", "mail:digest")
+        self.ok("limit", "set", "mail", "3", "--key", "*")
+        self.ok("limit", "set", "other", "1")
+        self.assertEqual(
+            self.json("limit", "set", "mail", "4", "--key", "*"),
+            {"queue": "mail", "scope": "key", "name": "*", "limit": "4", "count": 4,
+             "period_ms": 0, "burst": 0})
+        limits = self.json("limit", "list", "mail")
+        self.assertEqual([(one["scope"], one.get("name"), one["limit"]) for one in limits],
+                         [("queue", None, "10"), ("queue", None, "100/1m"),
+                          ("type", "mail:digest", "100/1m burst 20"), ("key", "*", "4")])
+        self.assertEqual(len(self.json("limit", "list")), 5)
+        table = self.ok("limit", "list").splitlines()
+        self.assertEqual(table[0].split(), ["QUEUE", "SCOPE", "NAME", "LIMIT", "USED"])
+        self.assertEqual(len(table), 6)
+        self.ok("limit", "remove", "mail")
+        self.ok("limit", "remove", "mail", "--key", "*")
+        self.assertEqual([one["scope"] for one in self.json("limit", "list", "mail")], ["type"])
+        self.fails(EXIT_FAILURE, "limit", "remove", "mail")
+        self.assertEqual(self.json("limit", "list", "none"), [])
+
+    def test_wrong_limits_are_refused(self):
+        for text in ("x", "-1", "10/", "10/0s", "10 burst 5", "10/s burst 0"):
+            self.fails(EXIT_USAGE, "limit", "set", "mail", "--", text)
+        self.fails(EXIT_USAGE, "limit", "set", "mail", "1", "--key", "a", "--type", "b")
+        self.fails(EXIT_DATA, "limit", "set", "mail", "1", "--key", "")
+
+    def test_key_of_a_task_is_shown_and_imported(self):
+        one = self.enqueue("t", "--limit-key", "acme")
+        self.assertEqual(self.json("task", "inspect", one)["limit_key"], "acme")
+        self.assertRegex(self.ok("task", "inspect", one), r"limit key: +acme")
+        self.ok("enqueue", "--from", "-", stdin='{"type":"t","id":"two","limit_key":"k"}\n')
+        self.assertEqual(self.json("task", "inspect", "two")["limit_key"], "k")
+
+    def test_worker_runs_no_more_at_a_time_than_the_limit_and_all_in_the_end(self):
+        log = self.path("log")
+        self.ok("limit", "set", "default", "2", "--key", "*")
+        lines = [json.dumps({"type": "t", "limit_key": "ab"[i % 2]}) for i in range(12)]
+        self.ok("enqueue", "--from", "-", stdin="\n".join(lines) + "\n")
+        command = f"t=echo + >>{log}; sleep 0.05; echo - >>{log}"
+        self.ok("work", "--exec", command, "--concurrency", "8", "--drain")
+        running = most = started = 0
+        for line in self.read("log").split():
+            running += 1 if line == "+" else -1
+            started += line == "+"
+            most = max(most, running)
+        self.assertEqual((started, running), (12, 0))
+        self.assertLessEqual(most, 4)
+
+    def test_rate_holds_over_two_workers(self):
+        log = self.path("log")
+        self.ok("limit", "set", "default", "5/1s")
+        self.ok("enqueue", "--from", "-", stdin='{"type":"t"}\n' * 11)
+        started = time.monotonic()
+        command = f"t=echo + >>{log}"
+        other = self.start("work", "--exec", command, "--drain")
+        self.ok("work", "--exec", command, "--drain")
+        self.assertEqual(other.wait(), 0)
+        self.assertEqual(self.read("log").split(), ["+"] * 11)
+        self.assertGreaterEqual(time.monotonic() - started, 2)
+
+
+if __name__ == "__main__":
+    lib_cli.main()
