@@ -49,22 +49,27 @@ typedef struct quern_retry_policy {
 #define QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms) {3, 0, (base_ms), (cap_ms)}
 /* clang-format on */
 
-/* How long the lock of a unique task holds it, besides unique_ms. */
+/* Until when a unique task holds its lock. */
 typedef enum quern_unique_until {
-    QUERN_UNIQUE_UNTIL_DONE = 0, /* done, dropped or deleted; an archived one keeps its lock until
-                                     * unique_ms is over */
-    QUERN_UNIQUE_UNTIL_STARTED = 1, /* its first run starts */
-    QUERN_UNIQUE_UNTIL_REMOVED = 2, /* as DONE, and while it is archived, however long */
-    QUERN_UNIQUE_UNTIL_ENDED = 3    /* as DONE, or archived */
+    QUERN_UNIQUE_UNTIL_DONE = 0,    /* done, dropped or deleted; if it is archived, until unique_ms
+                                     * after that moment at most */
+    QUERN_UNIQUE_UNTIL_STARTED = 1, /* a worker takes it for the first time, or as DONE */
+    QUERN_UNIQUE_UNTIL_REMOVED = 2, /* as DONE, and all the time that it is archived */
+    QUERN_UNIQUE_UNTIL_ENDED = 3,   /* as DONE, or archived */
+    QUERN_UNIQUE_UNTIL_EXPIRED = 4  /* unique_ms is over, whatever becomes of the task: at most one
+                                     * task in that time */
 } quern_unique_until;
 
-/* What happens to a task whose lock an equal one holds. */
+/* What becomes of a task whose lock an equal one holds. */
 typedef enum quern_on_duplicate {
-    QUERN_ON_DUPLICATE_FAIL = 0,    /* QUERN_E_DUPLICATE, with the id of the one that is there */
-    QUERN_ON_DUPLICATE_IGNORE = 1,  /* QUERN_OK, with that id: nothing is stored */
-    QUERN_ON_DUPLICATE_REPLACE = 2, /* QUERN_OK, with that id: if that one waits, it gets this
-                                     * payload and these headers */
-    QUERN_ON_DUPLICATE_DEBOUNCE = 3 /* as REPLACE, and the moment of this one */
+    QUERN_ON_DUPLICATE_FAIL = 0,    /* it is refused with QUERN_E_DUPLICATE */
+    QUERN_ON_DUPLICATE_IGNORE = 1,  /* it is not stored: QUERN_OK, with the id of the other one */
+    QUERN_ON_DUPLICATE_REPLACE = 2, /* if the other one waits, that gets its type, payload and
+                                     * headers: QUERN_OK, with the id of the other one. If it does
+                                     * not wait (it is active, archived, or gone), this one is
+                                     * stored and takes over the lock, so that no data are lost */
+    QUERN_ON_DUPLICATE_DEBOUNCE = 3 /* as REPLACE, and if the other one is scheduled or waits for a
+                                     * retry, it is due when this one would be */
 } quern_on_duplicate;
 
 /* Names (types, queues, ids, groups, names of headers) have 1 to 256 bytes of valid UTF-8, are not
@@ -83,7 +88,8 @@ typedef struct quern_task {
     int64_t timeout_ms;     /* of one attempt; 0: 30 minutes unless deadline_at_ms is set */
     int64_t deadline_at_ms; /* not started, and cancelled, after this moment; 0: none */
     int64_t unique_ms;      /* refuse an equal task (queue, type, payload) for this long after it
-                             * is due, unless it is done before; at least 1 s; 0: do not */
+                             * is due, unless it is done before; at least 1 s; 0: do not. The time
+                             * begins again when it starts and when it is to be retried */
     int64_t retention_ms;   /* keep the finished task and its result this long; 0: do not */
     const char *group;      /* store as aggregating in this group; NULL or "": none; else a name */
     const quern_header *headers;
@@ -93,7 +99,8 @@ typedef struct quern_task {
                              * whatever type and payload they have; NULL: type and payload count; a
                              * name */
     int32_t unique_until;    /* a quern_unique_until; with unique_ms */
-    int32_t on_duplicate;    /* a quern_on_duplicate; with unique_ms */
+    int32_t on_duplicate;    /* a quern_on_duplicate; with unique_ms. With UNTIL_EXPIRED only FAIL
+                              * and IGNORE */
     const char *limit_key;   /* whose task it is (a customer, a tenant): limits by key count it, and
                              * the keys of a queue take turns; NULL: none; a name */
     int64_t start_within_ms; /* archived as expired unless it starts this long after it is due (from

@@ -117,6 +117,9 @@ struct task {
     milliseconds timeout{0};
     time_point deadline_at{};
     milliseconds unique{0};
+    std::string unique_key{};
+    quern_unique_until unique_until = QUERN_UNIQUE_UNTIL_DONE;
+    quern_on_duplicate on_duplicate = QUERN_ON_DUPLICATE_FAIL;
     milliseconds retention{0};
     std::string group{};
     std::vector<std::pair<std::string, std::string>> headers{};
@@ -144,6 +147,9 @@ struct task {
         out.timeout_ms = timeout.count();
         out.deadline_at_ms = detail::ms_of(deadline_at);
         out.unique_ms = unique.count();
+        out.unique_key = detail::text_or_null(unique_key);
+        out.unique_until = unique_until;
+        out.on_duplicate = on_duplicate;
         out.retention_ms = retention.count();
         out.group = detail::text_or_null(group);
         out.headers = space.data();

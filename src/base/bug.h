@@ -106,6 +106,10 @@ enum qn_bug {
     QN_BUG_SET_UNFENCED = 141,     /* a set whose lease is lost is finished all the same */
     QN_BUG_SET_WITHOUT_TASK = 142, /* a set is removed without storing what was made of it */
     QN_BUG_GROUP_NAME_LOST = 143,  /* Redis: a set given back does not list its group again */
+    /* Unique tasks */
+    QN_BUG_LOCK_NOT_RENEWED = 151,   /* the lock of a task that lives on ends with its first time */
+    QN_BUG_ACTIVE_REPLACED = 152,    /* new data go into a task that is already running */
+    QN_BUG_STARTED_KEEPS_LOCK = 153, /* a task that is unique until it starts keeps its lock */
     /* Limits */
     QN_BUG_LIMIT_OFF_BY_ONE = 161,   /* one more runs than a limit allows */
     QN_BUG_LIMIT_SHARE_LOST = 162,   /* the place of a dead worker's run is not returned */

@@ -141,11 +141,39 @@ quern_status qn_broker_find_queue(struct qn_broker *broker, const char *queue, q
     return status != QUERN_OK ? status : broker->ops->find_queue(broker, queue, err);
 }
 
+/* The same with room for the ids of holders, which the brokers always report; in `arena`, which the
+ * caller frees. */
+static quern_status add_room(const struct qn_enqueue *enqueue, struct qn_arena *arena,
+                             struct qn_enqueue *ret_wide, quern_error *err)
+{
+    *ret_wide = *enqueue;
+    if (enqueue->holders == NULL && enqueue->count > 0) {
+        ret_wide->arena = arena;
+        ret_wide->holders = qn_arena_alloc(arena, enqueue->count * sizeof *ret_wide->holders);
+        if (ret_wide->holders == NULL) {
+            return qn_error_nomem(err);
+        }
+    }
+    for (size_t i = 0; i < enqueue->count; i++) {
+        ret_wide->holders[i] = NULL;
+    }
+    return QUERN_OK;
+}
+
 quern_status qn_broker_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                                quern_error *err)
 {
+    struct qn_arena arena = {0};
+    struct qn_enqueue wide;
     quern_status status = check(broker, broker->ops->enqueue != NULL, "enqueue", err);
-    return status != QUERN_OK ? status : broker->ops->enqueue(broker, enqueue, err);
+    if (status == QUERN_OK) {
+        status = add_room(enqueue, &arena, &wide, err);
+    }
+    if (status == QUERN_OK) {
+        status = broker->ops->enqueue(broker, &wide, err);
+    }
+    qn_arena_finish(&arena);
+    return status;
 }
 
 bool qn_broker_has_priorities(const struct qn_broker *broker)
@@ -168,8 +196,17 @@ size_t qn_broker_enqueue_max(const struct qn_broker *broker)
 quern_status qn_broker_enqueue_in(struct qn_broker *broker, void *tx,
                                   const struct qn_enqueue *enqueue, quern_error *err)
 {
+    struct qn_arena arena = {0};
+    struct qn_enqueue wide;
     quern_status status = check(broker, broker->ops->enqueue_in != NULL, "enqueue_in", err);
-    return status != QUERN_OK ? status : broker->ops->enqueue_in(broker, tx, enqueue, err);
+    if (status == QUERN_OK) {
+        status = add_room(enqueue, &arena, &wide, err);
+    }
+    if (status == QUERN_OK) {
+        status = broker->ops->enqueue_in(broker, tx, &wide, err);
+    }
+    qn_arena_finish(&arena);
+    return status;
 }
 
 quern_status qn_broker_exchange(struct qn_broker *broker, struct qn_exchange *exchange,

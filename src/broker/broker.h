@@ -104,6 +104,10 @@ struct qn_enqueue {
     quern_status *results; /* out: one per task */
     bool *ret_limited;     /* out, may be NULL: set if a QUERN_E_FULL of a task comes from the limit
                             * of its queue; else not changed */
+    /* Out, for each task: the id of the equal one that holds its lock, where that decided; it is
+     * there instead if the result is QUERN_OK. Else NULL. `holders` NULL: not wanted. */
+    const char **holders;
+    struct qn_arena *arena; /* for these ids; with holders */
 };
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,

@@ -80,7 +80,9 @@ void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *
     }
     (void)fprintf(out, "\n");
     for (size_t i = 0; i < verb->option_count; i++) {
-        print_option(&verb->options[i], out);
+        if (!verb->options[i].unlisted) {
+            print_option(&verb->options[i], out);
+        }
     }
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, "--broker URL, --json", "as for every verb");
     (void)fprintf(out, "\nExample:\n%s\n", verb->example);

@@ -170,7 +170,9 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
     qn_room_request(client, &request, qn_room_until_mono_ns(client));
     quern_status refusal = request.failed ? request.error.code : QUERN_OK;
     if (ret_info != NULL && (refusal == QUERN_E_DUPLICATE || refusal == QUERN_E_CONFLICT)) {
-        request.info = qn_existing_task(client, &in, &request.error);
+        request.info = qn_existing_task(client, &in, request.holder, &request.error);
+    } else if (ret_info != NULL && !request.failed && request.holder[0] != '\0') {
+        status = qn_existing_instead(client, &in, request.holder, &request.info, err);
     }
     if (request.failed) {
         status = qn_error_set(err, request.error.code, "%s", request.error.text);

@@ -48,7 +48,8 @@ struct quern_client {
     struct qn_task *prepared;
     struct qn_origin *origins;
     quern_status *statuses;
-    bool limited; /* one of them is full because of the limit of its queue */
+    bool limited;         /* one of them is full because of the limit of its queue */
+    const char **holders; /* of locks, see struct qn_enqueue */
 };
 
 /* Every public call is between these two. QUERN_E_CLOSED: this process is a fork. */

@@ -106,7 +106,9 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
                                        .tasks = client->prepared,
                                        .count = client->prepared_count,
                                        .results = client->statuses,
-                                       .ret_limited = &client->limited};
+                                       .ret_limited = &client->limited,
+                                       .holders = client->holders,
+                                       .arena = &client->arena};
     client->limited = false;
     for (unsigned attempt = 0;; attempt++) {
         quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);
@@ -154,13 +156,18 @@ static void note_limited(struct qn_request *request, size_t index, const struct 
 static void spread_results(quern_client *client)
 {
     for (size_t i = 0; i < client->prepared_count; i++) {
+        struct qn_origin origin = client->origins[i];
+        const char *holder = client->holders[i];
+        if (client->statuses[i] == QUERN_OK && holder == NULL) {
+            continue;
+        }
+        qn_request_set_holder(origin.request, holder);
+        qn_request_set_result(origin.request->results, origin.index, client->statuses[i],
+                              holder != NULL ? holder : client->prepared[i].id);
         if (client->statuses[i] == QUERN_OK) {
             continue;
         }
-        struct qn_origin origin = client->origins[i];
         quern_error error;
-        qn_request_set_result(origin.request->results, origin.index, client->statuses[i],
-                              client->prepared[i].id);
         if (client->statuses[i] == QUERN_E_FULL && client->limited) {
             note_limited(origin.request, origin.index, &client->prepared[i]);
             continue;
@@ -185,7 +192,9 @@ static bool make_room(quern_client *client, const struct qn_list *batch)
     client->prepared = qn_arena_alloc(&client->arena, count * sizeof *client->prepared);
     client->origins = qn_arena_alloc(&client->arena, count * sizeof *client->origins);
     client->statuses = qn_arena_alloc(&client->arena, count * sizeof *client->statuses);
-    return client->prepared != NULL && client->origins != NULL && client->statuses != NULL;
+    client->holders = qn_arena_alloc(&client->arena, count * sizeof *client->holders);
+    return client->prepared != NULL && client->origins != NULL && client->statuses != NULL &&
+           client->holders != NULL;
 }
 
 static void fail_nomem(const struct qn_list *batch)

@@ -25,6 +25,7 @@ struct part {
     size_t indexes[QN_BATCH_MAX]; /* of the prepared tasks in `tasks` */
     struct qn_task prepared[QN_BATCH_MAX];
     quern_status statuses[QN_BATCH_MAX];
+    const char *holders[QN_BATCH_MAX];
 };
 
 static void part_fail(struct part *part, size_t index, const quern_error *error)
@@ -53,7 +54,7 @@ static void part_prepare(quern_client *client, struct part *part, struct qn_aren
     }
 }
 
-static void part_store(quern_client *client, struct part *part, sqlite3 *db)
+static void part_store(quern_client *client, struct part *part, sqlite3 *db, struct qn_arena *arena)
 {
     if (part->prepared_count == 0) {
         return;
@@ -63,13 +64,17 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db)
     const struct qn_enqueue enqueue = {.tasks = part->prepared,
                                        .count = part->prepared_count,
                                        .results = part->statuses,
-                                       .ret_limited = &limited};
+                                       .ret_limited = &limited,
+                                       .holders = part->holders,
+                                       .arena = arena};
     quern_status status = qn_broker_enqueue_in(client->broker, db, &enqueue, &whole);
     part->broker_status = status;
     for (size_t i = 0; i < part->prepared_count; i++) {
         const struct qn_task *task = &part->prepared[i];
         quern_status one = status != QUERN_OK ? status : part->statuses[i];
-        qn_request_set_result(part->results, part->indexes[i], one, task->id);
+        const char *holder = status == QUERN_OK ? part->holders[i] : NULL;
+        qn_request_set_result(part->results, part->indexes[i], one,
+                              holder != NULL ? holder : task->id);
         if (one == QUERN_OK) {
             continue;
         }
@@ -103,7 +108,7 @@ static quern_status enqueue_parts(quern_client *client, sqlite3 *db, struct part
             continue;
         }
         part_prepare(client, part, &arena);
-        part_store(client, part, db);
+        part_store(client, part, db, &arena);
         if (part->failed && first_failure == QUERN_OK) {
             first_failure = part->error.code;
             qn_error_set(err, first_failure, "task %zu: %s", first + part->failed_index,

@@ -64,6 +64,13 @@ void qn_request_fail(struct qn_request *request, size_t index, const quern_error
     }
 }
 
+void qn_request_set_holder(struct qn_request *request, const char *id)
+{
+    size_t size = id == NULL ? 0 : strlen(id);
+    QN_ASSERT(size < sizeof request->holder);
+    memcpy(request->holder, id == NULL ? "" : id, size + 1);
+}
+
 void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
                            const char *id)
 {

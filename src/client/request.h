@@ -9,6 +9,7 @@
 #include "base/memory/list.h"
 #include "base/memory/view.h"
 #include "quern/client.h"
+#include "task/limits.h"
 #include "task/task.h"
 
 enum qn_request_phase {
@@ -35,8 +36,9 @@ struct qn_request {
     quern_enqueue_result *results; /* NULL, or `count` of them */
     bool wants_info;               /* of the only task */
     quern_task_info *info;         /* the only task as it was stored; owned by the caller then */
-    bool failed;                   /* the fields below are set */
-    quern_status broker_status;    /* QUERN_OK, or how the broker itself failed */
+    char holder[QN_NAME_SIZE_MAX + 1]; /* of the lock of the only task; "": none, or not it */
+    bool failed;                       /* the fields below are set */
+    quern_status broker_status;        /* QUERN_OK, or how the broker itself failed */
     size_t failed_index;
     quern_error error;
     /* Tasks that only the limit of their queue keeps out, which are no failure yet; the first. */
@@ -55,6 +57,8 @@ quern_status qn_request_refuse(const struct qn_task *task, quern_status status, 
 quern_status qn_request_refuse_limited(const struct qn_task *task, quern_error *err);
 /* Of several failures the first task's is kept. */
 void qn_request_fail(struct qn_request *request, size_t index, const quern_error *error);
+/* Notes which task holds the lock of the only task; NULL: none. */
+void qn_request_set_holder(struct qn_request *request, const char *id);
 /* Writes status and id to results[index], where results may be NULL and id may be NULL. */
 void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
                            const char *id);

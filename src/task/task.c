@@ -168,6 +168,37 @@ static quern_status prepare_moments(struct preparation *p)
     return QUERN_OK;
 }
 
+static quern_status check_not_unique(const struct preparation *p)
+{
+    const quern_task *in = p->in;
+    const char *field = in->unique_key != NULL  ? "unique_key"
+                        : in->unique_until != 0 ? "unique_until"
+                        : in->on_duplicate != 0 ? "on_duplicate"
+                                                : NULL;
+    return field == NULL ? QUERN_OK
+                         : qn_error_set(p->err, QUERN_E_INVALID, "%s needs unique_ms", field);
+}
+
+static quern_status prepare_policies(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    if (in->unique_until < 0 || in->unique_until > QUERN_UNIQUE_UNTIL_EXPIRED) {
+        return refuse_number(p, "unique_until", "one of QUERN_UNIQUE_UNTIL_*", in->unique_until);
+    }
+    if (in->on_duplicate < 0 || in->on_duplicate > QUERN_ON_DUPLICATE_DEBOUNCE) {
+        return refuse_number(p, "on_duplicate", "one of QUERN_ON_DUPLICATE_*", in->on_duplicate);
+    }
+    if (in->unique_until == QUERN_UNIQUE_UNTIL_EXPIRED &&
+        in->on_duplicate >= QUERN_ON_DUPLICATE_REPLACE) {
+        return qn_error_set(p->err, QUERN_E_INVALID,
+                            "on_duplicate must be FAIL or IGNORE with QUERN_UNIQUE_UNTIL_EXPIRED");
+    }
+    p->task.unique_until = in->unique_until;
+    p->task.on_duplicate = in->on_duplicate;
+    return in->unique_key == NULL ? QUERN_OK
+                                  : qn_name_check_new("unique_key", in->unique_key, p->err);
+}
+
 /* After the moments: a lock lives from now until `unique_ms` after the task is due. */
 static quern_status prepare_lifetimes(struct preparation *p)
 {
@@ -177,15 +208,22 @@ static quern_status prepare_lifetimes(struct preparation *p)
     }
     p->task.retention_ms = in->retention_ms;
     if (in->unique_ms == 0) {
-        return QUERN_OK;
+        return check_not_unique(p);
     }
     if (in->unique_ms < UNIQUE_MS_MIN || in->unique_ms > QN_DURATION_MS_MAX) {
         return refuse_number(p, "unique_ms", "0, or from 1 s (1000) to 100 years", in->unique_ms);
     }
     int64_t delay_ms = p->task.process_at_ms == 0 ? 0 : p->task.process_at_ms - p->now_ms;
     p->task.unique_ms = delay_ms + in->unique_ms;
-    const struct qn_uniqueness same = {
-        .queue = p->task.queue, .type = p->task.type, .payload = {in->payload, in->payload_size}};
+    p->task.unique_span_ms = in->unique_ms;
+    quern_status status = prepare_policies(p);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    const struct qn_uniqueness same = {.queue = p->task.queue,
+                                       .type = p->task.type,
+                                       .payload = {in->payload, in->payload_size},
+                                       .key = in->unique_key};
     return qn_unique_key(p->arena, &same, &p->task.unique_key, p->err);
 }
 

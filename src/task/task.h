@@ -23,13 +23,14 @@ struct qn_task {
     int64_t timeout_ms;     /* 0: none */
     int64_t deadline_at_ms; /* 0: none */
     int64_t unique_ms;      /* lifetime of the lock from now on, delay included; 0: none */
-    const char *unique_key; /* NULL: none */
+    const char *unique_key; /* of the lock, whole; NULL: none */
     int64_t retention_ms;   /* 0: none */
     const char *group;      /* NULL: none */
     const quern_header *headers;
     size_t header_count;
     quern_task_state state; /* where it is stored: scheduled, aggregating or pending */
     int64_t delay_ms;       /* process_at_ms is this long from now; 0: it was given as a moment */
+    int64_t unique_span_ms; /* how long the lock is to live when it is renewed; 0: unknown */
     int32_t unique_until;   /* a quern_unique_until */
     int32_t on_duplicate;   /* a quern_on_duplicate */
     const char *limit_key;  /* NULL: none */

@@ -134,6 +134,22 @@ class EnqueueTest(CliTest):
         self.fails(EXIT_FAILURE, "enqueue", "t", "p", "--unique", "1h")
         self.enqueue("t", "other", "--unique", "1h")
 
+    def test_policies_of_unique_tasks(self):
+        first = self.enqueue("t", "p", "--unique", "1h", "--unique-key", "k", "--delay", "1h")
+        for policy, payload in (("ignore", "p"), ("replace", "q"), ("debounce", "q")):
+            there = self.enqueue("u", "q", "--unique", "1h", "--unique-key", "k",
+                                 "--on-duplicate", policy, "--delay", "2h")
+            self.assertEqual((there, self.task(first)["payload"]), (first, payload))
+        self.assertEqual(self.task(first)["type"], "u")
+        self.assertGreater(self.task(first)["due_at_ms"] / 1000, time.time() + 7000)
+        self.fails(EXIT_FAILURE, "enqueue", "t", "--unique", "1h", "--unique-key", "k")
+        for until in ("done", "started", "removed", "ended", "expired"):
+            self.enqueue("t", "--unique", "1h", "--unique-key", until, "--unique-until", until)
+        for args in (("--unique", "1h", "--unique-until", "never"),
+                     ("--unique", "1h", "--on-duplicate", "what")):
+            self.assertIn(args[3], self.fails(EXIT_USAGE, "enqueue", "t", *args))
+        self.assertIn("needs unique_ms", self.fails(EXIT_DATA, "enqueue", "t", "--unique-key", "k"))
+
     def test_default_broker_lies_in_a_private_directory(self):
         share = self.path("share")
         self.ok("enqueue", "t", env={"XDG_DATA_HOME": share, "QUERN_BROKER": ""})
@@ -157,6 +173,16 @@ class EnqueueTest(CliTest):
 class ImportTest(CliTest):
     def lines(self, *objects):
         return "".join(json.dumps(each) + "\n" for each in objects)
+
+    def test_policies_in_an_import(self):
+        line = {"type": "t", "unique": "1h", "unique_key": "k", "unique_until": "ended"}
+        self.ok("enqueue", "--from", "-", stdin=self.lines(
+            {**line, "id": "a"}, {**line, "on_duplicate": "replace", "payload": "new"}))
+        self.assertEqual(self.task("a")["payload"], "new")
+        for key in ("unique_until", "on_duplicate"):
+            text = self.fails(EXIT_DATA, "enqueue", "--from", "-",
+                              stdin=self.lines({**line, key: "what"}))
+            self.assertIn(f'"{key}" is not', text)
 
     def test_thousand_lines_from_stdin(self):
         text = "".join(f'{{"type":"n","payload":"{n}"}}\n' for n in range(1, 1001))

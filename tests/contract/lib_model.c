@@ -11,6 +11,31 @@ static void free_lock(struct model *m, size_t index)
     }
 }
 
+/* The lock of a task that goes on holds until its time, or least_ms, after from_ms; one that has
+ * ended is taken again. */
+static void hold_lock(struct model *m, size_t index, int64_t from_ms, int64_t least_ms)
+{
+    struct model_lock *lock = &m->locks[m->tasks[index].lock];
+    int64_t until_ms = from_ms + (least_ms > MODEL_UNIQUE_MS ? least_ms : MODEL_UNIQUE_MS);
+    bool is_free = lock->task == 0 || lock->until_ms <= m->wall_ms;
+    if (m->tasks[index].lock == 0 || (!is_free && lock->task != index + 1)) {
+        return;
+    }
+    if (is_free || until_ms > lock->until_ms) {
+        lock->until_ms = until_ms;
+    }
+    lock->task = index + 1;
+}
+
+static void archive_lock(struct model *m, size_t index)
+{
+    struct model_lock *lock = &m->locks[m->tasks[index].lock];
+    int64_t until_ms = m->wall_ms + MODEL_UNIQUE_MS;
+    if (m->tasks[index].lock != 0 && lock->task == index + 1 && lock->until_ms > until_ms) {
+        lock->until_ms = until_ms;
+    }
+}
+
 static void remove_task(struct model *m, size_t index)
 {
     free_lock(m, index);
@@ -58,6 +83,7 @@ size_t model_lease(struct model *m, size_t queue, bool started)
         m->tasks[best].state = QUERN_TASK_ACTIVE;
         m->tasks[best].lease_until_ms = m->boot_ms + CONTRACT_LEASE_MS;
         m->tasks[best].started = started;
+        hold_lock(m, best, m->wall_ms, 2 * CONTRACT_LEASE_MS);
     }
     return best;
 }
@@ -85,11 +111,13 @@ static enum qn_applied fail_run(struct model *m, size_t index, bool final, int64
     if (final || task->retry_count >= task->retry_max) {
         task->state = QUERN_TASK_ARCHIVED;
         task->at_ms = m->wall_ms;
+        archive_lock(m, index);
         return final ? QN_APPLIED : QN_ARCHIVED;
     }
     task->retry_count++;
     task->state = QUERN_TASK_RETRY;
     task->at_ms = m->wall_ms + delay_ms;
+    hold_lock(m, index, task->at_ms, 0);
     return QN_APPLIED;
 }
 
@@ -112,11 +140,13 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
         task->state = QUERN_TASK_RETRY;
         task->at_ms = m->wall_ms + delay_ms;
         task->token = 0;
+        hold_lock(m, index, task->at_ms, 0);
         return QN_APPLIED;
     case QN_GIVE_BACK:
     case QN_CRASH: /* not reported as started */
         task->state = QUERN_TASK_PENDING;
         task->token = 0;
+        hold_lock(m, index, m->wall_ms, 0);
         return QN_APPLIED;
     case QN_ENDED: /* no word about a task */
         break;
@@ -149,6 +179,7 @@ bool model_extend(struct model *m, size_t index, uint64_t token)
         return false;
     }
     task->lease_until_ms = m->boot_ms + CONTRACT_LEASE_MS;
+    hold_lock(m, index, m->wall_ms, 2 * CONTRACT_LEASE_MS);
     return true;
 }
 
@@ -163,6 +194,7 @@ size_t model_recover(struct model *m, size_t queue)
                 (void)fail_run(m, i, true, 0);
             } else {
                 task->state = QUERN_TASK_PENDING;
+                hold_lock(m, i, m->wall_ms, 0);
             }
             count++;
         }
@@ -216,9 +248,11 @@ quern_status model_act(struct model *m, quern_action action, size_t index)
     }
     if (action == QUERN_ACTION_RUN) {
         make_pending(m, index);
+        hold_lock(m, index, m->wall_ms, 0);
     } else if (action == QUERN_ACTION_ARCHIVE) {
         task->state = QUERN_TASK_ARCHIVED;
         task->at_ms = m->wall_ms;
+        archive_lock(m, index);
     } else {
         remove_task(m, index);
     }

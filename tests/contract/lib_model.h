@@ -13,6 +13,7 @@
 #define MODEL_TASKS 64
 #define MODEL_QUEUES 2
 #define MODEL_LOCKS 4
+#define MODEL_UNIQUE_MS INT64_C(15000) /* of all unique tasks */
 
 struct model_task {
     quern_task_state state; /* 0: does not exist */

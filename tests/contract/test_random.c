@@ -75,9 +75,10 @@ static void enqueue(struct game *g)
         expected.lock = 1 + expected.queue + MODEL_QUEUES * dice(g, 2);
         task.payload = &keys[expected.lock];
         task.payload_size = 1;
-        task.unique_ms = 15000;
+        task.unique_ms = MODEL_UNIQUE_MS;
     }
-    assert_int_equal(contract_try(g->c, &task), model_enqueue(&g->model, index, &expected, 15000));
+    assert_int_equal(contract_try(g->c, &task),
+                     model_enqueue(&g->model, index, &expected, MODEL_UNIQUE_MS));
 }
 
 static void keep_run(struct game *g, struct qn_leased *run)

@@ -18,8 +18,8 @@
 #define HEAD_SIZE 5 /* tag and size */
 #define NUMBER_SIZE 8
 #define RETRY_KIND_MAX 3
-#define UNIQUE_UNTIL_MAX 3
-#define ON_DUPLICATE_MAX 3
+#define UNIQUE_UNTIL_MAX QUERN_UNIQUE_UNTIL_EXPIRED
+#define ON_DUPLICATE_MAX QUERN_ON_DUPLICATE_DEBOUNCE
 #define PRIORITY_MAX 100
 
 /* Stored: never renumber. */
@@ -370,6 +370,7 @@ quern_status qn_template_decode(struct qn_arena *arena, struct qn_bytes bytes,
     if (reader.status != QUERN_OK) {
         return reader.status;
     }
+    task.unique_span_ms = task.unique_ms;
     task.headers = reader.headers;
     task.header_count = reader.header_count;
     task.state = task.group != NULL ? QUERN_TASK_AGGREGATING : QUERN_TASK_PENDING;

@@ -13,6 +13,7 @@
 #include "base/text/str.h"
 #include "cli/cli.h"
 #include "cli/enqueue/import.h"
+#include "cli/enqueue/policy.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "message/id.h"
@@ -29,6 +30,9 @@ enum option {
     OPTION_DELAY,
     OPTION_PROCESS_AT,
     OPTION_UNIQUE,
+    OPTION_UNIQUE_KEY,
+    OPTION_UNIQUE_UNTIL,
+    OPTION_ON_DUPLICATE,
     OPTION_RETENTION,
     OPTION_GROUP,
     OPTION_LIMIT_KEY,
@@ -52,8 +56,14 @@ static const struct qn_option options[] = {
                       QN_OPTION_DURATION, .alias = "in"},
     [OPTION_PROCESS_AT] = {"process-at", "T", "at 2026-11-20T12:00:00Z or @1795000000 (also --at)",
                            QN_OPTION_MOMENT, .alias = "at"},
-    [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task for this long", QN_OPTION_DURATION,
-                       .min = 1000},
+    [OPTION_UNIQUE] = {"unique", "D", "refuse an equal task this long; more in the manual",
+                       QN_OPTION_DURATION, .min = 1000},
+    [OPTION_UNIQUE_KEY] = {"unique-key", "KEY", "equal is what has this key in its queue",
+                           QN_OPTION_TEXT, .unlisted = true},
+    [OPTION_UNIQUE_UNTIL] = {"unique-until", "WHEN", "done, started, removed, ended, or expired",
+                             QN_OPTION_TEXT, .unlisted = true},
+    [OPTION_ON_DUPLICATE] = {"on-duplicate", "WHAT", "fail, ignore, replace its data, or debounce",
+                             QN_OPTION_TEXT, .unlisted = true},
     [OPTION_RETENTION] = {"retention", "D", "keep the finished task and its result this long",
                           QN_OPTION_DURATION},
     [OPTION_GROUP] = {"group", "NAME", "store it as part of this group", QN_OPTION_TEXT},
@@ -114,6 +124,7 @@ static quern_task task_of_options(const struct qn_args *args, const struct heade
         .delay_ms = qn_args_number(args, OPTION_DELAY, 0),
         .process_at_ms = qn_args_number(args, OPTION_PROCESS_AT, 0),
         .unique_ms = qn_args_number(args, OPTION_UNIQUE, 0),
+        .unique_key = qn_args_text(args, OPTION_UNIQUE_KEY),
         .retention_ms = qn_args_number(args, OPTION_RETENTION, 0),
         .group = qn_args_text(args, OPTION_GROUP),
         .start_within_ms = qn_args_number(args, OPTION_START_WITHIN, 0),
@@ -251,6 +262,19 @@ static int check_options(const struct qn_cli *cli)
     return QN_EXIT_OK;
 }
 
+static int read_policies(const struct qn_cli *cli, quern_task *task)
+{
+    const char *until = qn_args_text(&cli->args, OPTION_UNIQUE_UNTIL);
+    const char *policy = qn_args_text(&cli->args, OPTION_ON_DUPLICATE);
+    if (until != NULL && !qn_policy_until(until, &task->unique_until)) {
+        return qn_cli_usage(cli, "--unique-until: '%s' is not " QN_POLICY_UNTIL, until);
+    }
+    if (policy != NULL && !qn_policy_on_duplicate(policy, &task->on_duplicate)) {
+        return qn_cli_usage(cli, "--on-duplicate: '%s' is not " QN_POLICY_ON_DUPLICATE, policy);
+    }
+    return QN_EXIT_OK;
+}
+
 static int run_enqueue(struct qn_cli *cli)
 {
     struct headers headers = {.count = 0};
@@ -262,8 +286,11 @@ static int run_enqueue(struct qn_cli *cli)
         quern_task task = task_of_options(&cli->args, &headers);
         const char *from = qn_args_text(&cli->args, OPTION_FROM);
         int64_t room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0);
-        exit_code =
-            from != NULL ? qn_import(cli, from, &task, room_wait_ms) : enqueue_operands(cli, &task);
+        exit_code = read_policies(cli, &task);
+        if (exit_code == QN_EXIT_OK) {
+            exit_code = from != NULL ? qn_import(cli, from, &task, room_wait_ms)
+                                     : enqueue_operands(cli, &task);
+        }
     }
     free_headers(&headers);
     return exit_code;

@@ -17,6 +17,7 @@
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "cli/enqueue/import.h"
+#include "cli/enqueue/policy.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
 #include "task/limits.h"
@@ -225,6 +226,22 @@ static quern_status read_priority(struct qn_import_line *line, const char *key, 
     return QUERN_OK;
 }
 
+static quern_status read_unique_until(struct qn_import_line *line, const char *key, json_t *value,
+                                      quern_error *err)
+{
+    bool known = json_is_string(value) &&
+                 qn_policy_until(json_string_value(value), &line->task.unique_until);
+    return known ? QUERN_OK : refuse_kind(key, QN_POLICY_UNTIL, err);
+}
+
+static quern_status read_on_duplicate(struct qn_import_line *line, const char *key, json_t *value,
+                                      quern_error *err)
+{
+    bool known = json_is_string(value) &&
+                 qn_policy_on_duplicate(json_string_value(value), &line->task.on_duplicate);
+    return known ? QUERN_OK : refuse_kind(key, QN_POLICY_ON_DUPLICATE, err);
+}
+
 static quern_status read_headers(struct qn_import_line *line, const char *key, json_t *value,
                                  quern_error *err)
 {
@@ -281,6 +298,9 @@ static const struct {
     {"priority", .read = read_priority},
     {"start_within", KIND_DURATION, FIELD(start_within_ms)},
     {"unique", KIND_DURATION, FIELD(unique_ms)},
+    {"unique_key", KIND_TEXT, FIELD(unique_key)},
+    {"unique_until", .read = read_unique_until},
+    {"on_duplicate", .read = read_on_duplicate},
     {"retention", KIND_DURATION, FIELD(retention_ms)},
     {"group", KIND_TEXT, FIELD(group)},
     {"limit_key", KIND_TEXT, FIELD(limit_key)},

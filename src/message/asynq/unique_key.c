@@ -15,6 +15,10 @@
 quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
                            const char **ret_key, quern_error *err)
 {
+    if (same->key != NULL) {
+        *ret_key = qn_arena_printf(arena, "asynq:{%s}:unique:%s:custom", same->queue, same->key);
+        return *ret_key == NULL ? qn_error_nomem(err) : QUERN_OK;
+    }
     char hex[2 * MD5_SIZE + 1] = "";
     const struct qn_bytes *payload = &same->payload;
     QN_ASSERT(payload->data != NULL || payload->size == 0);

@@ -10,16 +10,18 @@
 #include "base/memory/view.h"
 #include "quern/status.h"
 
-/* Two tasks that agree in all of this are equal, and have the same lock. */
+/* Two tasks that agree in queue, type and payload are equal, and have the same lock; or, where
+ * `key` is not NULL, in queue and key. */
 struct qn_uniqueness {
     const char *queue;
     const char *type;
     struct qn_bytes payload;
+    const char *key;
 };
 
 /* "asynq:{queue}:unique:type:<md5 of the payload in lower-case hex>", in the arena. A payload of
  * NULL gives an empty last part, as Go's nil slice does; an empty one that is not NULL gives the
- * MD5 of nothing. */
+ * MD5 of nothing. With a key "asynq:{queue}:unique:key:custom": no lock of Go's ends like that. */
 QUERN_NODISCARD quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
                                            const char **ret_key, quern_error *err);
 

@@ -116,11 +116,47 @@ static void refusal_shows_the_task_that_is_there(struct contract *c)
     quern_client_free(client);
 }
 
+static void task_that_is_left_out_shows_the_one_that_is_there(struct contract *c)
+{
+    quern_client *client = open_client(c);
+    quern_task task = {.type = "a", .id = "first", .unique_ms = MINUTE_MS, .unique_key = "k"};
+    quern_task_info *info = NULL;
+    quern_error err = {0};
+    assert_ok(quern_client_enqueue(client, &task, &info, &err), err);
+    quern_task_info_free(info);
+    task.id = NULL;
+    task.type = "b";
+    task.on_duplicate = QUERN_ON_DUPLICATE_IGNORE;
+    assert_ok(quern_client_enqueue(client, &task, &info, &err), err);
+    assert_string_equal(quern_task_info_id(info), "first");
+    assert_string_equal(quern_task_info_type(info), "a");
+    quern_task_info_free(info);
+
+    task.on_duplicate = QUERN_ON_DUPLICATE_REPLACE;
+    assert_ok(quern_client_enqueue(client, &task, &info, &err), err);
+    assert_string_equal(quern_task_info_id(info), "first");
+    assert_string_equal(quern_task_info_type(info), "b");
+    quern_task_info_free(info);
+
+    /* The holder is gone, and its lock is not: it is named all the same. */
+    task = (quern_task){.type = "c", .id = "second", .unique_ms = MINUTE_MS};
+    task.unique_until = QUERN_UNIQUE_UNTIL_EXPIRED;
+    task.on_duplicate = QUERN_ON_DUPLICATE_IGNORE;
+    assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", "second", &err), err);
+    task.id = NULL;
+    assert_ok(quern_client_enqueue(client, &task, &info, &err), err);
+    assert_string_equal(quern_task_info_id(info), "second");
+    quern_task_info_free(info);
+    quern_client_free(client);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(client_finds_a_task_in_its_queue_or_in_all),
     CONTRACT_TEST(wait_returns_a_task_that_is_over),
     CONTRACT_TEST(wait_ends_with_its_time),
     CONTRACT_TEST(wait_sees_the_end_that_comes_meanwhile),
     CONTRACT_TEST(refusal_shows_the_task_that_is_there),
+    CONTRACT_TEST(task_that_is_left_out_shows_the_one_that_is_there),
 };
 CONTRACT_MAIN(tests)

@@ -76,6 +76,36 @@ static void bad_ones_in_the_middle_concern_only_themselves(void **state)
     assert_int_equal(client_stored(t), 300 - 4);
 }
 
+static void duplicates_have_the_id_of_the_one_that_is_there(void **state)
+{
+    struct client_test *t = *state;
+    static quern_task many[5000];
+    static quern_enqueue_result answers[5000];
+    quern_error err = {0};
+    const size_t counts[] = {1, 12, 5000};
+    for (size_t k = 0; k < TEST_COUNT(counts); k++) {
+        for (size_t i = 0; i < counts[k]; i++) {
+            many[i] = (quern_task){.type = "t",
+                                   .unique_ms = 60000,
+                                   .unique_key = (const char *const[]){"a", "b", "c"}[k],
+                                   .on_duplicate = QUERN_ON_DUPLICATE_IGNORE};
+        }
+        assert_ok(quern_client_enqueue_batch(t->client, many, counts[k], answers, &err), err);
+        for (size_t i = 0; i < counts[k]; i++) {
+            assert_int_equal(answers[i].status, QUERN_OK);
+            assert_string_equal(answers[i].id, answers[0].id);
+        }
+        assert_int_equal(client_stored(t), k + 1);
+        /* And when they are refused. */
+        many[0].on_duplicate = QUERN_ON_DUPLICATE_FAIL;
+        char id[sizeof answers[0].id];
+        memcpy(id, answers[0].id, sizeof id);
+        assert_int_equal(quern_client_enqueue_batch(t->client, many, 1, answers, &err),
+                         QUERN_E_DUPLICATE);
+        assert_string_equal(answers[0].id, id);
+    }
+}
+
 static void the_first_failure_is_the_one_in_front(void **state)
 {
     struct client_test *t = *state;
@@ -219,6 +249,7 @@ static void what_was_not_tried_is_not_called_unknown(void **state)
 static const struct CMUnitTest all[] = {
     CLIENT_TEST(a_batch_is_stored_in_order_and_in_few_transactions),
     CLIENT_TEST(bad_ones_in_the_middle_concern_only_themselves),
+    CLIENT_TEST(duplicates_have_the_id_of_the_one_that_is_there),
     CLIENT_TEST(the_first_failure_is_the_one_in_front),
     CLIENT_TEST(an_empty_batch_is_stored_at_once),
     CLIENT_TEST(large_payloads_are_spread_over_transactions),

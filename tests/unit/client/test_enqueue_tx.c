@@ -70,6 +70,37 @@ static void it_is_rolled_back_with_the_callers_rows(void **state)
     sqlite3_close(db);
 }
 
+static void equal_task_follows_its_policy_and_the_transaction(void **state)
+{
+    struct client_test *t = *state;
+    sqlite3 *db = open_own(t->url);
+    const quern_task tasks[] = {{.type = "t", .id = "a", .unique_ms = 60000, .unique_key = "k"},
+                                {.type = "t", .unique_ms = 60000, .unique_key = "k"},
+                                {.type = "v",
+                                 .unique_ms = 60000,
+                                 .unique_key = "k",
+                                 .on_duplicate = QUERN_ON_DUPLICATE_REPLACE}};
+    quern_enqueue_result results[3];
+    quern_task_info *info = NULL;
+    quern_error err = {0};
+    for (int round = 0; round < 2; round++) {
+        run_sql(db, "BEGIN IMMEDIATE");
+        assert_int_equal(quern_client_enqueue_tx(t->client, db, tasks, 3, results, &err),
+                         QUERN_E_DUPLICATE);
+        assert_int_equal(results[0].status, QUERN_OK);
+        assert_int_equal(results[1].status, QUERN_E_DUPLICATE);
+        assert_string_equal(results[1].id, "a");
+        assert_int_equal(results[2].status, QUERN_OK);
+        assert_string_equal(results[2].id, "a");
+        run_sql(db, round == 0 ? "ROLLBACK" : "COMMIT");
+        assert_int_equal(client_stored(t), round);
+    }
+    assert_ok(quern_client_find(t->client, NULL, "a", &info, &err), err);
+    assert_string_equal(quern_task_info_type(info), "v");
+    quern_task_info_free(info);
+    sqlite3_close(db);
+}
+
 static void many_tasks_go_into_one_transaction_and_bad_ones_stay_out(void **state)
 {
     struct client_test *t = *state;
@@ -184,6 +215,7 @@ static void wake_reaches_a_worker_that_sleeps(void **state)
 static const struct CMUnitTest tests[] = {
     CLIENT_TEST(it_is_committed_with_the_callers_rows),
     CLIENT_TEST(it_is_rolled_back_with_the_callers_rows),
+    CLIENT_TEST(equal_task_follows_its_policy_and_the_transaction),
     CLIENT_TEST(many_tasks_go_into_one_transaction_and_bad_ones_stay_out),
     CLIENT_TEST(without_a_transaction_it_is_refused),
     CLIENT_TEST(another_file_is_refused),

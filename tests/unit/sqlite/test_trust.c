@@ -42,7 +42,8 @@ static void changed_tables_are_refused_with_the_difference(void **state)
     assert_refused("DROP TABLE quern_lock; CREATE VIEW quern_lock AS SELECT 1 AS key",
                    "the table quern_lock is missing");
     assert_refused("DROP TABLE quern_lock; CREATE TABLE quern_lock (key TEXT PRIMARY KEY,"
-                   " queue INTEGER, id TEXT, until_ms INTEGER CHECK (until_ms <> 5))",
+                   " queue INTEGER, id TEXT, until_ms INTEGER CHECK (until_ms <> 5),"
+                   " fixed INTEGER)",
                    "the table quern_lock is not as quern created it; it was not used");
     assert_refused("DROP INDEX quern_lock_until;"
                    " CREATE UNIQUE INDEX quern_lock_until ON quern_lock (until_ms)",
@@ -79,7 +80,7 @@ static void comments_spaces_and_quotes_make_no_other_table(void **state)
     struct qn_broker *broker = open_changed(
         &place, "DROP TABLE quern_lock; CREATE TABLE \"quern_lock\" (\"key\" TEXT PRIMARY KEY,"
                 " -- a word\n [queue] INTEGER NOT NULL,id TEXT NOT\tNULL,/* and another */"
-                "until_ms INTEGER NOT NULL)STRICT,WITHOUT ROWID;"
+                "until_ms INTEGER NOT NULL,fixed INTEGER NOT NULL DEFAULT 0)STRICT,WITHOUT ROWID;"
                 "CREATE INDEX quern_lock_until ON quern_lock(until_ms)");
     assert_ok(lib_sqlite_enqueue(broker, "a", &err), err);
     qn_broker_close(broker);

@@ -354,6 +354,58 @@ static void lock_lives_until_after_the_task_is_due(void **state)
     assert_int_equal(desk->task.unique_ms, 1000);
 }
 
+static void unique_key_takes_the_place_of_type_and_payload(void **state)
+{
+    struct desk *desk = *state;
+    quern_task in = {.type = "t",
+                     .queue = "q",
+                     .delay_ms = 5000,
+                     .unique_ms = 1000,
+                     .unique_key = "a:b",
+                     .unique_until = QUERN_UNIQUE_UNTIL_ENDED,
+                     .on_duplicate = QUERN_ON_DUPLICATE_DEBOUNCE};
+    assert_ok(prepare(desk, &in), desk->err);
+    assert_string_equal(desk->task.unique_key, "asynq:{q}:unique:a:b:custom");
+    assert_int_equal(desk->task.unique_ms, 6000);
+    assert_int_equal(desk->task.unique_span_ms, 1000);
+    assert_int_equal(desk->task.unique_until, QUERN_UNIQUE_UNTIL_ENDED);
+    assert_int_equal(desk->task.on_duplicate, QUERN_ON_DUPLICATE_DEBOUNCE);
+    /* No type and payload of a Go task make this name. */
+    in = (quern_task){.type = "a:b:custom", .queue = "q", .unique_ms = 1000};
+    assert_ok(prepare(desk, &in), desk->err);
+    assert_string_equal(desk->task.unique_key, "asynq:{q}:unique:a:b:custom:");
+}
+
+static void policies_that_break_a_rule_are_refused(void **state)
+{
+    struct desk *desk = *state;
+    static const struct {
+        quern_task task;
+        const char *text;
+    } cases[] = {
+        {{.unique_key = "k"}, "unique_key needs unique_ms"},
+        {{.unique_until = 1}, "unique_until needs unique_ms"},
+        {{.on_duplicate = 1}, "on_duplicate needs unique_ms"},
+        {{.unique_ms = 1000, .unique_until = 5},
+         "unique_until must be one of QUERN_UNIQUE_UNTIL_*, not 5"},
+        {{.unique_ms = 1000, .unique_until = -1},
+         "unique_until must be one of QUERN_UNIQUE_UNTIL_*, not -1"},
+        {{.unique_ms = 1000, .on_duplicate = 4},
+         "on_duplicate must be one of QUERN_ON_DUPLICATE_*, not 4"},
+        {{.unique_ms = 1000, .unique_key = ""}, "unique_key must not be empty"},
+        {{.unique_ms = 1000,
+          .unique_until = QUERN_UNIQUE_UNTIL_EXPIRED,
+          .on_duplicate = QUERN_ON_DUPLICATE_REPLACE},
+         "on_duplicate must be FAIL or IGNORE with QUERN_UNIQUE_UNTIL_EXPIRED"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        quern_task in = cases[i].task;
+        in.type = "t";
+        assert_int_equal(prepare(desk, &in), QUERN_E_INVALID);
+        assert_string_equal(desk->err.text, cases[i].text);
+    }
+}
+
 static void retry_policy_of_the_task_has_its_defaults(void **state)
 {
     struct desk *desk = *state;
@@ -417,6 +469,8 @@ static const struct CMUnitTest tests[] = {
     DESK_TEST(deadline_takes_the_place_of_the_default_timeout),
     DESK_TEST(delay_and_group_decide_where_it_is_stored),
     DESK_TEST(lock_lives_until_after_the_task_is_due),
+    DESK_TEST(unique_key_takes_the_place_of_type_and_payload),
+    DESK_TEST(policies_that_break_a_rule_are_refused),
     DESK_TEST(retry_policy_of_the_task_has_its_defaults),
     DESK_TEST(names_are_shown_whole_when_they_can_be),
     DESK_TEST(attempt_ends_at_its_timeout_or_the_deadline),

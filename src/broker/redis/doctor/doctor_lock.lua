@@ -24,7 +24,9 @@ end
 local reply, gone = {}, {}
 for i = 2, #ARGV do
     local id = redis.pcall('GET', ARGV[i])
-    local text = type(id) == 'string' and fault(ARGV[i], id)
+    -- One that holds for its whole time guards more than a task.
+    local text = type(id) == 'string' and not string.find(id, '\n', 1, true) and
+        fault(ARGV[i], id)
     if text then
         reply[#reply + 1] = id
         reply[#reply + 1] = text

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* lock_holder.c - which task holds a unique lock: asynq's key of it has the id as its value. */
+#include <stdint.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -16,10 +17,10 @@ quern_status qn_redis_lock_holder(struct qn_broker *broker, const char *unique_k
     qn_pipeline_text(&pipeline, unique_key);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
-        bool fits = reply->type == QN_REPLY_TEXT && reply->size <= QN_NAME_SIZE_MAX;
-        if (fits) {
-            memcpy(ret_id, reply->data, reply->size);
-            ret_id[reply->size] = '\0';
+        size_t size = reply->type == QN_REPLY_TEXT ? strcspn(reply->data, "\n") : SIZE_MAX;
+        if (size <= QN_NAME_SIZE_MAX) {
+            memcpy(ret_id, reply->data, size);
+            ret_id[size] = '\0';
         } else {
             status = qn_error_set(err, QUERN_E_NOT_FOUND, "no task holds the lock");
         }

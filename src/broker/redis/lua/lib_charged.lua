@@ -117,7 +117,8 @@ local function add(queue, prefix, task)
     queue.sinces[count], queue.seen[name] = since_text(since), true
     queue.held[held_count] = task.message
     queue.odd = queue.odd or {}
-    queue.odd[count] = {since = since, may_have_run = true, charges = task.charges}
+    queue.odd[count] = {since = since, may_have_run = true, charges = task.charges,
+        opts = task.opts}
     if task.opts or task.past then
         queue.held[held_count + 1] = 2
         queue.held[held_count + 2] = (task.opts or '') .. ';' .. (task.past or '')

@@ -1,6 +1,6 @@
 -- lib_end.lua - the end of runs, the same for reported outcomes (outcome.lua) and for leases that
 -- were not extended (recover.lua). Expects Q, the prefix of the queue, lib_done.lua, lib_lock.lua,
--- lib_deaths.lua and lib_fields.lua.
+-- lib_renew.lua, lib_deaths.lua and lib_fields.lua.
 --
 -- First everything is planned, and each key that will be written is read with the command of its
 -- type; then end_write writes it all, and nothing can fail any more.
@@ -15,6 +15,7 @@ local charged = {} -- by level: the index of charged tasks, as ZADD takes it
 local moved = {retry = {}, archived = {}, completed = {}}
 local due, whole = {}, {}
 local from_pending, from_retry = {}, {}
+local locks = {} -- what becomes of those of tasks that go on
 
 -- --- Texts ---
 
@@ -83,6 +84,15 @@ local function plan_delete(id, lock)
     plan_unlock(id, lock)
 end
 
+-- Of a task that goes on in this state, due in wait_ms.
+local function plan_lock(id, state, wait_ms)
+    local fields = fields_of(id, 'unique_key', 'quern_opts')
+    local fate = lock_fate(id, fields[1], fields[2], state, wait_ms)
+    if fate then
+        locks[#locks + 1] = {id = id, lock = fields[1], fate = fate}
+    end
+end
+
 local function plan_set(id, ...)
     changes[#changes + 1] = {T .. id, ...}
 end
@@ -108,6 +118,7 @@ local function plan_move(id, state, score, past, message)
 end
 
 local function plan_retry(id, at_ms, past, message)
+    plan_lock(id, 'retry', math.max(at_ms - now_ms, 0))
     plan_move(id, 'retry', math.ceil(at_ms / 1000), past, message)
     if at_ms % 1000 == 0 then
         whole[#whole + 1] = id
@@ -132,6 +143,7 @@ end
 -- `since` pending_since stays as it is.
 local function plan_back(id, kept_place, place, past, since)
     place = place_read(kept_place) or place
+    plan_lock(id, 'pending', 0)
     back[#back + 1] = {id = id, place = place, at = #back}
     plan_charged(id, past, place)
     plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
@@ -145,6 +157,7 @@ end
 local function plan_behind(id, past, since)
     local place = now_s * 1000000 + tonumber(time[2])
     behind[#behind + 1] = id
+    plan_lock(id, 'pending', 0)
     plan_charged(id, past, place)
     plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
         whole_number(place))
@@ -165,6 +178,7 @@ end
 
 local function plan_archive(id, past, text)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
+    plan_lock(id, 'archived', 0)
     plan_move(id, 'archived', now_s, past, with_fields(message_of(id), failure(nil, text)))
     processed = processed + 1
     failed = failed + 1
@@ -379,5 +393,8 @@ local function end_write()
     write_lists(taken, merged)
     write_fields()
     write_zsets(surplus, surplus_count, trimmed)
+    for _, entry in ipairs(locks) do
+        lock_renew(entry.id, entry.lock, entry.fate)
+    end
     write_charged(known)
 end

@@ -126,6 +126,7 @@ function ends.r(id, _, first, past, run)
 end
 local function archive(id, past, message)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
+    plan_lock(id, 'archived', 0)
     plan_move(id, 'archived', now_s, past, message)
     count(1, 1)
     return '0'

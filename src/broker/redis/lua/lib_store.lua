@@ -3,8 +3,11 @@
 -- A batch has: Q, the prefix of the queue; names, the keys of the tasks; ids and messages: behind
 -- which place of ARGV these are; rows: the place of the first row of a task that is more than a
 -- pending one (index, state, at_ms, lock, lock_ms, group, options, as enqueue.lua has them);
--- results: 'o' stored, 'd' its lock is held, 'c' its id exists, 'f' the queue is full; a task that
--- has a result before store_read is left out; now_s and now_us, of TIME, now_us with six digits.
+-- results: 'o' stored, 'd' its lock is held, 'c' its id exists, 'f' the queue is full, 'i' left out
+-- and 'r' has replaced the one that holds its lock; a task that has a result before store_read is
+-- left out; now_s and now_us, of TIME, now_us with six digits; policies: of lib_replace.lua,
+-- without which each duplicate is a 'd'. After store_read, holders has the ids of tasks that hold
+-- locks, for 'd', 'i' and 'r'.
 --
 -- store_read reads all that store_write will write, so that nothing fails after the first write.
 -- Needs lib_leftovers.lua. freed, which may be missing: keys of tasks and of locks that are deleted
@@ -21,15 +24,44 @@ local function store_room(Q)
     return room or math.huge
 end
 
--- Tasks that are neither 'd', 'c' nor 'f' afterwards, and had no result before, are to be stored.
+-- What becomes of task i if its lock is held, by one of the same batch (`first`) or another; nil:
+-- it is to be stored. The value of a lock is the id of its holder; behind a line feed it says that
+-- the lock holds for its whole time.
+local function store_lock_test(batch, i, first)
+    local row = batch.tasks[i]
+    local value = first and ARGV[batch.ids + first] or
+        not (batch.freed and batch.freed[row.lock]) and redis.call('GET', row.lock)
+    if not value then
+        return nil
+    end
+    local holder = string.match(value, '^[^\n]*')
+    local policies, policy, result = batch.policies, batch.policies and row.policy, 'd'
+    local is_fixed = first and batch.tasks[first].fixed == 'x' or holder ~= value
+    if policy == 'i' then
+        result = 'i'
+    elseif (policy == 'p' or policy == 'b') and first then
+        policies.in_batch(batch, first, i)
+        result = 'r'
+    elseif policy == 'p' or policy == 'b' then
+        result = policies.plan(batch, i, row, holder, is_fixed)
+    end
+    batch.holders[i] = result and holder
+    return result
+end
+
+-- Tasks that have no result afterwards are to be stored.
 local function store_read(batch)
     local call, Q, names, results = redis.call, batch.Q, batch.names, batch.results
     local delayed_count = 0
     local tasks = {}
+    batch.holders, batch.plans = {}, {}
     call('LLEN', Q .. 'pending')
     for at = batch.rows, #ARGV, 7 do
         local row = {state = ARGV[at + 1], at_ms = ARGV[at + 2], lock = ARGV[at + 3],
             lock_ms = ARGV[at + 4], group = ARGV[at + 5], options = ARGV[at + 6]}
+        if row.lock ~= '' then
+            row.lock_ms, row.fixed, row.policy = string.match(row.lock_ms, '^(%d+)(x?)(%l?)$')
+        end
         local i = tonumber(ARGV[at])
         tasks[i] = row
         if not results[i] and row.state == 'scheduled' then
@@ -41,24 +73,25 @@ local function store_read(batch)
             call('SCARD', Q .. 'groups')
         end
     end
+    batch.tasks = tasks
     local seen, freed, room = {}, batch.freed or {}, store_room(Q)
     for i = 1, #names do
         local lock = tasks[i] and tasks[i].lock or ''
+        if not results[i] and lock ~= '' then
+            results[i] = store_lock_test(batch, i, seen[lock])
+        end
         if not results[i] then
-            if lock ~= '' and (seen[lock] or not freed[lock] and call('GET', lock)) then
-                results[i] = 'd'
-            elseif seen[names[i]] or not freed[names[i]] and call('EXISTS', names[i]) == 1 then
+            if seen[names[i]] or not freed[names[i]] and call('EXISTS', names[i]) == 1 then
                 results[i] = 'c'
             elseif room <= 0 and not (tasks[i] and tasks[i].state == 'aggregating') then
                 results[i] = 'f'
             else
                 room = room - (tasks[i] and tasks[i].state == 'aggregating' and 0 or 1)
                 seen[names[i]] = true
-                seen[lock] = lock ~= ''
+                seen[lock] = lock ~= '' and i
             end
         end
     end
-    batch.tasks = tasks
     batch.leftovers = store_leftovers(Q, batch.now_s, batch.now_us, 2 * delayed_count + 4)
 end
 
@@ -77,7 +110,8 @@ end
 
 local function store_task(batch, i)
     local call, Q, name, row = redis.call, batch.Q, batch.names[i], batch.tasks[i]
-    local id, message = ARGV[batch.ids + i], ARGV[batch.messages + i]
+    local id = ARGV[batch.ids + i]
+    local message = row and row.message or ARGV[batch.messages + i]
     if not row or row.state == 'pending' then
         call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
             string.format('%s%s%03d', batch.now_s, batch.now_us, i - 1))
@@ -99,13 +133,16 @@ local function store_task(batch, i)
     end
     if row and row.lock ~= '' then
         call('HSET', name, 'unique_key', row.lock)
-        call('SET', row.lock, id, 'PX', row.lock_ms)
+        call('SET', row.lock, row.fixed == 'x' and id .. '\nexpires' or id, 'PX', row.lock_ms)
     end
 end
 
 local function store_write(batch)
     local Q, results = batch.Q, batch.results
     batch.pending, batch.delayed, batch.exact, batch.whole = {}, {}, {}, {}
+    if next(batch.plans) then
+        batch.policies.write(batch)
+    end
     for i = 1, #batch.names do
         if not results[i] then
             results[i] = 'o'

@@ -14,6 +14,7 @@
 -- places. One that is not in the place of its state is treated as if it were.
 local Q = KEYS[1]
 -- include: lib_lock.lua
+-- include: lib_renew.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cancel = action == 'retry' or action == 'stop'
 local time = redis.call('TIME')
@@ -78,6 +79,7 @@ local function examine(task)
     task.state = hash[1] or ''
     task.group = hash[2] or ''
     task.past, task.opts = hash[4] or '', hash[6] or ''
+    task.unique_key, task.options = hash[3] or nil, hash[6] or nil
     task.lock = lock_of(task.id, hash[3] or task.named)
     if not known[task.state] then
         task.damaged = true
@@ -177,6 +179,11 @@ local function trim()
     redis.pcall('HINCRBY', Q .. 'quern:meta', 'trimmed', #ids) -- a number, or for doctor
 end
 
+local function follow(task, state)
+    lock_renew(task.id, task.unique_key,
+        lock_fate(task.id, task.unique_key, task.options, state, 0))
+end
+
 local act = {}
 function act.run(task)
     local past = past_of(task)
@@ -192,6 +199,7 @@ function act.run(task)
         redis.call('HSET', task.key, 'quern_opts', opts .. ' 0' .. more)
     end
     redis.call('HDEL', task.key, 'quern_place', 'quern_progress', 'quern_cancel')
+    follow(task, 'pending')
 end
 function act.archive(task)
     local past = past_of(task)
@@ -200,6 +208,7 @@ function act.archive(task)
     redis.call('ZADD', Q .. 'archived', time[1], task.id)
     redis.call('HSET', task.key, 'state', 'archived', 'quern_past', table.concat(past, ' ', 1, 6))
     redis.call('HDEL', task.key, 'quern_place')
+    follow(task, 'archived')
     trim()
 end
 function act.delete(task)

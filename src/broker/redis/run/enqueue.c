@@ -22,10 +22,12 @@
 #include "base/bug.h"
 #include "base/error.h"
 #include "base/text/hash.h"
+#include "base/text/number.h"
 #include "broker/redis/run/enqueue_lua.h"
 #include "broker/redis/run/task_row.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
+#include "task/limits.h"
 
 #define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
 #define NONE SIZE_MAX
@@ -122,6 +124,15 @@ static bool all_plain(const struct batch *batch, const struct part *part)
     return true;
 }
 
+static bool any_policy(const struct batch *batch, const struct part *part)
+{
+    bool any = false;
+    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
+        any = any || qn_task_row_has_policy(&batch->request->tasks[i]);
+    }
+    return any;
+}
+
 static quern_status add_part(struct batch *batch, const struct part *part, quern_error *err)
 {
     struct qn_pipeline *pipeline = &batch->pipeline;
@@ -137,7 +148,8 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
     if (plain) {
         qn_pipeline_text(pipeline, "");
     } else {
-        qn_pipeline_uint(pipeline, part->size);
+        qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "%zu%s", part->size,
+                                                   any_policy(batch, part) ? "+" : ""));
     }
     for (size_t i = part->first; i != NONE; i = batch->next[i]) {
         qn_pipeline_text(pipeline, batch->request->tasks[i].id);
@@ -188,6 +200,8 @@ static quern_status result_of(char letter)
 {
     switch (letter) {
     case 'o':
+    case 'i':
+    case 'r':
         return QUERN_OK;
     case 'd':
         return QUERN_E_DUPLICATE;
@@ -200,6 +214,47 @@ static quern_status result_of(char letter)
     }
 }
 
+/* The next id of a holder in a reply, "5 hello"; NULL: it is not one, or memory is out. */
+static const char *take_holder(struct qn_cursor *at, struct qn_arena *arena)
+{
+    uint64_t size = 0;
+    if (!qn_number_take(at, &size) || at->at == at->end || *at->at != ' ' ||
+        size > (uint64_t)(at->end - at->at - 1)) {
+        return NULL;
+    }
+    int shown = size > QN_NAME_SIZE_MAX ? QN_NAME_SIZE_MAX : (int)size; /* Go's may be longer */
+    const char *id = qn_arena_printf(arena, "%.*s", shown, at->at + 1);
+    at->at += 1 + size;
+    return id;
+}
+
+static bool names_holder(char letter)
+{
+    return letter == 'd' || letter == 'i' || letter == 'r';
+}
+
+/* A letter for each task of the part, then the ids of holders. */
+static quern_status take_letters(const struct batch *batch, const struct part *part,
+                                 const struct qn_reply *reply, quern_error *err)
+{
+    const struct qn_enqueue *request = batch->request;
+    struct qn_cursor holders = {reply->data + part->size, reply->data + reply->size};
+    size_t at = 0;
+    for (size_t i = part->first; i != NONE; i = batch->next[i], at++) {
+        request->results[i] = result_of(reply->data[at]);
+        if (request->results[i] == QUERN_E_FULL && request->ret_limited != NULL) {
+            *request->ret_limited = true;
+        }
+        if (names_holder(reply->data[at])) {
+            request->holders[i] = take_holder(&holders, request->arena);
+            if (request->holders[i] == NULL) {
+                return qn_pipeline_expect(&batch->pipeline, false, "enqueue", err);
+            }
+        }
+    }
+    return QUERN_OK;
+}
+
 /* The results of one part, from the script with this index. */
 static quern_status take_results(const struct batch *batch, const struct part *part, size_t command,
                                  quern_error *err)
@@ -209,17 +264,14 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     bool all = false;
     if (status == QUERN_OK) {
         all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
-        bool each = reply->type == QN_REPLY_TEXT && reply->size == part->size;
+        bool each = reply->type == QN_REPLY_TEXT && reply->size >= part->size;
         status = qn_pipeline_expect(&batch->pipeline, all || each, "enqueue", err);
     }
-    size_t at = 0;
-    for (size_t i = part->first; i != NONE; i = batch->next[i]) {
-        batch->request->results[i] =
-            status != QUERN_OK || all ? status : result_of(reply->data[at++]);
-        if (status == QUERN_OK && batch->request->results[i] == QUERN_E_FULL &&
-            batch->request->ret_limited != NULL) {
-            *batch->request->ret_limited = true;
-        }
+    if (status == QUERN_OK && !all) {
+        status = take_letters(batch, part, reply, err);
+    }
+    for (size_t i = part->first; (status != QUERN_OK || all) && i != NONE; i = batch->next[i]) {
+        batch->request->results[i] = status;
     }
     return status;
 }

@@ -4,9 +4,13 @@
 -- ARGV: session, sequence, count, then count x id, count x message, then for each task that is more
 --   than a pending one: index (from 1), state, at_ms (scheduled), lock, lock_ms, group, options. No
 --   lock, no group, no options: ''. Options lack their first number. Instead of count '': there are
---   pending tasks only, and each id comes once.
+--   pending tasks only, and each id comes once. With a '+' behind count lock_ms may have letters: x
+--   the lock holds for its whole time, then what to do if it is held: i nothing, p replace the data
+--   of its holder, b its moment, too.
 -- Reply: 'o' if all are stored, else a character a task: o stored, d its lock is held, c its id
---   exists, f the queue has as many tasks as it may have.
+--   exists, f the queue has as many tasks as it may have, i left out, r has replaced another one;
+--   then for each d, i and r the length of the id of the task that holds the lock, a space, and
+--   that id.
 --
 -- As asynq: the lock is tested before the id, new ids go to the left of pending, scores are whole
 -- seconds. Unlike asynq: a conflict leaves no lock, a grouped task knows its lock.
@@ -20,7 +24,8 @@ if answer then
     return answer
 end
 local plain = ARGV[3] == ''
-local count = plain and (#ARGV - 3) / 2 or tonumber(ARGV[3])
+local with_policies = not plain and string.byte(ARGV[3], -1) == 43
+local count = plain and (#ARGV - 3) / 2 or tonumber(string.match(ARGV[3], '^%d+'))
 local ids = 3
 local messages = ids + count
 local T = Q .. 't:'
@@ -63,11 +68,24 @@ if there == 0 then
     return 'o'
 end
 
+local policies
+if with_policies then
+-- include: lib_varint.lua
+-- include: lib_fields.lua
+-- include: lib_replace.lua
+end
 -- include: lib_store.lua
 local batch = {Q = Q, names = names, ids = ids, messages = messages, rows = messages + count + 1,
-    results = {}, now_s = now_s, now_us = now_us}
+    results = {}, now_s = now_s, now_us = now_us, policies = policies,
+    now_ms = now_s .. string.sub(now_us, 1, 3)}
 store_read(batch)
 store_write(batch)
 answer = table.concat(batch.results)
+if next(batch.holders) then
+    for i = 1, count do
+        local holder = batch.holders[i]
+        answer = answer .. (holder and #holder .. ' ' .. holder or '')
+    end
+end
 session_keep(session_key, ARGV[2], answer)
 return answer

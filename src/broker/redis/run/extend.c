@@ -38,6 +38,20 @@ static bool knows_script(const struct extend_call *call)
            connection->opened_count == call->self->extend_known_by;
 }
 
+/* The lock of a unique task holds for two leases more at least. */
+static void add_lock(struct extend_call *call, const struct qn_task *task, size_t index)
+{
+    bool holds = task->unique_until != QUERN_UNIQUE_UNTIL_STARTED &&
+                 task->unique_until != QUERN_UNIQUE_UNTIL_EXPIRED;
+    if (task->unique_key != NULL && task->unique_span_ms > 0 && holds) {
+        int64_t least_ms = 2 * call->lease_ms;
+        qn_pipeline_uint(&call->pipeline, index + 1);
+        qn_pipeline_text(&call->pipeline, task->unique_key);
+        qn_pipeline_int(&call->pipeline,
+                        task->unique_span_ms > least_ms ? task->unique_span_ms : least_ms);
+    }
+}
+
 /* Adds the script of the queue of extension number `first`, with all that fits. */
 static void add_script(struct extend_call *call, size_t first)
 {
@@ -55,11 +69,20 @@ static void add_script(struct extend_call *call, size_t first)
     qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_int(pipeline, call->lease_ms);
     for (size_t i = first; i < call->count && added < QN_BATCH_MAX; i++) {
-        const struct qn_leased *run = extensions[i].run;
-        if (!places[i].added && strcmp(run->task.queue, queue) == 0) {
+        if (!places[i].added && strcmp(extensions[i].run->task.queue, queue) == 0) {
             places[i] = (struct place){.command = command, .index = added++, .added = true};
-            qn_pipeline_text(pipeline, run->task.id);
-            qn_pipeline_uint(pipeline, run->token);
+        }
+    }
+    qn_pipeline_uint(pipeline, added);
+    for (size_t i = first; i < call->count; i++) {
+        if (places[i].added && places[i].command == command) {
+            qn_pipeline_text(pipeline, extensions[i].run->task.id);
+            qn_pipeline_uint(pipeline, extensions[i].run->token);
+        }
+    }
+    for (size_t i = first; i < call->count; i++) {
+        if (places[i].added && places[i].command == command) {
+            add_lock(call, &extensions[i].run->task, places[i].index);
         }
     }
 }

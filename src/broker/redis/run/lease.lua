@@ -207,7 +207,7 @@ local function sort_out(i, heads, first)
                 sinces[count] = since_text(since)
                 queue.odd = queue.odd or {}
                 queue.odd[count] = {late = is_late, since = since, charges = charges,
-                    may_have_run = not f[3] or not state}
+                    may_have_run = not f[3] or not state, opts = opts}
                 if opts or past then
                     held[held_count + 1] = is_late and 3 or 2
                     held[held_count + 2] = (opts or '') .. ';' .. (past or '')
@@ -333,6 +333,7 @@ local UNITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
 local tens, unit = sub(fence, 1, -2), string.byte(fence, -1) - 48
 local first_token = fence .. digits
 local early, part, since_all, reply = bytes_left <= 0 or unnoted, nil, nil, nil
+local held_locks = nil
 for i = 1, queue_count do
     local queue, prefix = queues[i], KEYS[i]
     local count = queue and queue.count or 0
@@ -348,6 +349,12 @@ for i = 1, queue_count do
             local is_odd, since, head = odd and odd[k], sinces[k], run_head
             if is_odd then
                 since = is_odd.since
+            end
+            local terms = is_odd and is_odd.opts and string.match(is_odd.opts, ' u(%d:%d+)')
+            if terms and not is_odd.late then
+                held_locks = held_locks or {}
+                held_locks[#held_locks + 1] = {prefix = prefix, name = names[k], id = ids[k + 4],
+                    terms = terms}
             end
             local is_put_by = is_odd and is_odd.charges
             -- bug CHARGE_NOT_MARKED: local is_put_by = nil; if is_odd then is_odd.late = true end
@@ -405,6 +412,26 @@ for i = 1, queue_count do
     if rare and queue then
         rare.close(i, queue)
         early = early or queue.is_read
+    end
+end
+-- The locks of unique tasks that were leased hold for two leases at least, or end.
+if held_locks then
+    for _, run in ipairs(held_locks) do
+        local ends, span = string.match(run.terms, '^(%d):(%d+)')
+        local lock, holder = try('HGET', run.name, 'unique_key'), nil
+        if type(lock) == 'string' and sub(lock, 1, #run.prefix + 7) == run.prefix .. 'unique:' then
+            holder = try('GET', lock)
+        end
+        if ends == '1' and holder == run.id then
+            call('DEL', lock)
+            -- bug STARTED_KEEPS_LOCK: call('EXISTS', lock)
+        elseif ends ~= '1' and ends ~= '4' and (holder == run.id or holder == false) then
+            local ms, left = math.max(tonumber(span), 2 * ARGV[5]), call('PTTL', lock)
+            if left ~= -1 and left < ms then
+                call('SET', lock, run.id, 'PX', string.format('%.0f', ms))
+                -- bug LOCK_NOT_RENEWED: call('EXISTS', lock)
+            end
+        end
     end
 end
 if unnoted then

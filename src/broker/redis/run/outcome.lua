@@ -101,6 +101,7 @@ end
 if lost[1] or not plain_only then
     local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
+-- include: lib_renew.lua
 -- include: lib_deaths.lua
 -- include: lib_varint.lua
 -- include: lib_fields.lua

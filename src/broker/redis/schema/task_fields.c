@@ -43,7 +43,8 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
-        task->start_by_at_ms == 0 && task->retry.kind == QN_BACKOFF_DEFAULT) {
+        task->start_by_at_ms == 0 && task->retry.kind == QN_BACKOFF_DEFAULT &&
+        task->unique_span_ms == 0) {
         return 0;
     }
     int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
@@ -54,7 +55,25 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
         size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " %lld",
                          (long long)task->start_by_at_ms);
     }
+    if (task->unique_span_ms > 0) {
+        size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " u%d:%lld",
+                         (int)task->unique_until, (long long)task->unique_span_ms);
+    }
     return (size_t)size;
+}
+
+/* The word of the lock, "u0:60000", wherever it is. */
+static void read_lock_terms(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
+{
+    const char *end = text + size;
+    for (const char *at = text; at + 5 <= end; at++) {
+        if (at[0] == ' ' && at[1] == 'u' && at[2] >= '0' && at[2] <= '4' && at[3] == ':') {
+            struct qn_cursor word = {at + 4, end};
+            ret_opts->unique_until = at[2] - '0';
+            ret_opts->unique_span_ms = next_duration_ms(&word);
+            return;
+        }
+    }
 }
 
 void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
@@ -70,6 +89,9 @@ void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fiel
     ret_opts->retry.base_ms = next_duration_ms(&row);
     ret_opts->retry.cap_ms = next_duration_ms(&row);
     ret_opts->start_by_at_ms = next_moment_ms(&row);
+    ret_opts->unique_until = QUERN_UNIQUE_UNTIL_DONE;
+    ret_opts->unique_span_ms = 0;
+    read_lock_terms(text, size, ret_opts);
 }
 
 void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past)
@@ -141,6 +163,8 @@ static void add_opts(struct qn_task *task, const struct qn_task_fields_opts *opt
     task->deadline_at_ms = exact(opts->deadline_at_ms, task->deadline_at_ms);
     task->retention_ms = exact(opts->retention_ms, task->retention_ms);
     task->retry = opts->retry;
+    task->unique_until = opts->unique_until;
+    task->unique_span_ms = opts->unique_span_ms;
 }
 
 quern_status qn_task_fields_decode(struct qn_arena *arena, const struct qn_stored_task *stored,

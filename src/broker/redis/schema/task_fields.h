@@ -23,6 +23,8 @@ struct qn_task_fields_opts {
     int64_t retention_ms;
     quern_retry_policy retry;
     int64_t start_by_at_ms; /* 0: no limit, or it has started */
+    int32_t unique_until;
+    int64_t unique_span_ms; /* 0: unknown */
 };
 /* quern_past: the history of the task; written when a run ends other than by done. */
 struct qn_task_fields_past {

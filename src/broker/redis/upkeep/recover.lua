@@ -30,6 +30,7 @@ redis.call('ZREM', Q .. 'lease', '')
 -- include: lib_done.lua
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
+-- include: lib_renew.lua
 -- include: lib_deaths.lua
 -- include: lib_varint.lua
 -- include: lib_fields.lua

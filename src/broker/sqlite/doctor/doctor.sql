@@ -265,10 +265,10 @@ SELECT coalesce(q.name, ''), l.id,
     0, l.key
 FROM quern_lock AS l LEFT JOIN quern_task AS t ON t.queue = l.queue AND t.id = l.id
     LEFT JOIN quern_queue AS q ON q.no = l.queue
-WHERE t.seq IS NULL OR t.state = 6 OR t.unique_key IS NOT l.key;
+WHERE l.fixed = 0 AND (t.seq IS NULL OR t.state = 6 OR t.unique_key IS NOT l.key);
 
 -- name: repair_stray_lock
-DELETE FROM quern_lock WHERE key = ?2 AND NOT EXISTS (
+DELETE FROM quern_lock WHERE key = ?2 AND fixed = 0 AND NOT EXISTS (
     SELECT 1 FROM quern_task AS t WHERE t.queue = quern_lock.queue AND t.id = quern_lock.id
         AND t.state <> 6 AND t.unique_key = quern_lock.key);
 

@@ -22,7 +22,8 @@ ORDER BY at_ms DESC, place DESC LIMIT 1;
 -- name: group_members
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), 0, 0, life_ms, start_by_at_ms
+    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), 0, 0, life_ms, start_by_at_ms,
+    limit_key, unique_until, unique_span_ms
 FROM quern_task WHERE queue = ?1 AND grp = ?2 AND state = 7 AND grp_set = 0
 ORDER BY at_ms, place LIMIT ?3;
 

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "broker/sqlite/operate/operate_sql.h"
+#include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
@@ -38,8 +39,14 @@ bool qn_sqlite_operate_is_end(quern_action action)
     return action == QUERN_ACTION_ARCHIVE || action == QUERN_ACTION_DELETE;
 }
 
+/* Of the task; key NULL: it has none. */
+struct lock {
+    const char *key;
+    int32_t until; /* a quern_unique_until */
+};
+
 static quern_status do_run(struct qn_conn *conn, const struct qn_operate_target *target,
-                           int64_t now_ms, quern_error *err)
+                           const struct lock *lock, int64_t now_ms, quern_error *err)
 {
     int64_t place = 0;
     quern_status status = qn_tables_numbers(conn, 1, &place, err);
@@ -51,7 +58,10 @@ static quern_status do_run(struct qn_conn *conn, const struct qn_operate_target 
     qn_query_int(&query, place);
     qn_query_int(&query, now_ms);
     qn_query_int(&query, QN_PRIORITY_STEP);
-    return qn_query_run(&query, NULL, err);
+    status = qn_query_run(&query, NULL, err);
+    return status != QUERN_OK || lock->key == NULL
+               ? status
+               : qn_locks_waits(conn, target->seq, now_ms, now_ms, err);
 }
 
 /* Its unique lock goes with it, unless a later task holds that already. */
@@ -76,20 +86,29 @@ static quern_status set_number(struct qn_conn *conn, const char *sql, int64_t se
     return qn_query_run(&query, NULL, err);
 }
 
+static quern_status do_archive(struct qn_conn *conn, const struct qn_operate_target *target,
+                               const struct lock *lock, int64_t now_ms, quern_error *err)
+{
+    quern_status status = set_number(conn, sql_operate_archive, target->seq, now_ms, err);
+    return status != QUERN_OK || lock->key == NULL
+               ? status
+               : qn_locks_archived(conn, target->seq, lock->until, now_ms, err);
+}
+
 static quern_status apply(struct qn_conn *conn, const struct qn_operation *operation,
-                          const struct qn_operate_target *target, const char *unique_key,
+                          const struct qn_operate_target *target, const struct lock *lock,
                           quern_error *err)
 {
     switch (operation->action) {
     case QUERN_ACTION_RUN:
         QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_PENDING));
-        return do_run(conn, target, operation->now_ms, err);
+        return do_run(conn, target, lock, operation->now_ms, err);
     case QUERN_ACTION_ARCHIVE:
         QN_ASSERT(qn_lifecycle_may_become(target->state, QUERN_TASK_ARCHIVED));
-        return set_number(conn, sql_operate_archive, target->seq, operation->now_ms, err);
+        return do_archive(conn, target, lock, operation->now_ms, err);
     case QUERN_ACTION_DELETE:
         QN_ASSERT(qn_lifecycle_may_delete(target->state));
-        return do_delete(conn, target, unique_key, err);
+        return do_delete(conn, target, lock->key, err);
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
         return set_number(conn, sql_operate_cancel, target->seq,
@@ -110,17 +129,17 @@ quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operatio
 {
     struct qn_query query = qn_query_start(conn, sql_operate_read);
     qn_query_int(&query, target->seq);
-    const char *unique_key = NULL;
     quern_status status = QUERN_OK;
     if (qn_query_row(&query)) {
         target->queue_no = sqlite3_column_int64(query.statement, 0);
         (void)snprintf(target->id, sizeof target->id, "%s", qn_query_column_text(&query, 1));
         target->state = (quern_task_state)sqlite3_column_int64(query.statement, 2);
-        unique_key = (const char *)sqlite3_column_text(query.statement, 3);
+        const struct lock lock = {.key = (const char *)sqlite3_column_text(query.statement, 3),
+                                  .until = sqlite3_column_int(query.statement, 5)};
         bool in_set = sqlite3_column_int64(query.statement, 4) != 0;
         status = in_set ? refuse_member(operation->action, target->id, err)
                  : qn_lifecycle_allows(target->state, operation->action)
-                     ? apply(conn, operation, target, unique_key, err)
+                     ? apply(conn, operation, target, &lock, err)
                      : qn_lifecycle_refuse(operation->action, target->state, target->id, err);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);

@@ -7,7 +7,7 @@ SELECT t.seq, q.name FROM quern_queue AS q
 WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 
 -- name: operate_read
-SELECT queue, id, state, unique_key, grp_set FROM quern_task WHERE seq = ?1;
+SELECT queue, id, state, unique_key, grp_set, unique_until FROM quern_task WHERE seq = ?1;
 
 -- To the tail of pending, as a task that nothing has happened to yet, and that may start whenever.
 -- The token stays, but with this cause no late outcome of an earlier run can take the task.

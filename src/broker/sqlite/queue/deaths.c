@@ -10,6 +10,7 @@
 
 #include "base/bug.h"
 #include "broker/sqlite/queue/deaths_sql.h"
+#include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/store/query.h"
 #include "task/deaths.h"
 
@@ -22,6 +23,8 @@ struct fate {
     int64_t at_ms;
     const char *error;
     bool is_spent;
+    bool is_unique;
+    int32_t unique_until;
 };
 
 static quern_status read_task(struct qn_queue_counters *counters, const struct qn_end *end,
@@ -37,6 +40,8 @@ static quern_status read_task(struct qn_queue_counters *counters, const struct q
                                           .life_ms = qn_query_column_sane(&query, 2),
                                           .first_at_ms = qn_query_column_sane(&query, 3),
                                           .died_at_ms = qn_query_column_sane(&query, 4)};
+        fate->is_unique = sqlite3_column_int(query.statement, 6) != 0;
+        fate->unique_until = sqlite3_column_int(query.statement, 7);
         fate->is_spent = sqlite3_column_int(query.statement, 5) != 0 && !QN_BUG(SPENT_RUN_AGAIN);
     }
     return qn_query_finish(&query, err);
@@ -59,7 +64,16 @@ static quern_status write_task(struct qn_queue_counters *counters, const struct 
     qn_query_int(&query, fate->deaths.died_at_ms);
     qn_query_int(&query, counters->shift_ms);
     qn_query_int(&query, end->started ? 1 : 0);
-    return qn_query_run(&query, NULL, err);
+    quern_status status = qn_query_run(&query, NULL, err);
+    if (status != QUERN_OK || !fate->is_unique) {
+        return status;
+    }
+    if (fate->state == QUERN_TASK_ARCHIVED) {
+        return qn_locks_archived(counters->conn, end->seq, fate->unique_until, counters->now_ms,
+                                 err);
+    }
+    int64_t at_ms = fate->state == QUERN_TASK_RETRY ? fate->at_ms : counters->now_ms;
+    return qn_locks_waits(counters->conn, end->seq, at_ms, counters->now_ms, err);
 }
 
 static void archive(struct fate *fate, int64_t now_ms, const char *text)

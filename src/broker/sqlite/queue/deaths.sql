@@ -1,7 +1,8 @@
 -- deaths.sql - how a run ends without an outcome of its own: its process died, or its lease ended.
 
 -- name: death_read
-SELECT crash_count, lone, life_ms, crashed_at_ms, died_at_ms, retry_count >= retry_max
+SELECT crash_count, lone, life_ms, crashed_at_ms, died_at_ms, retry_count >= retry_max,
+    unique_key IS NOT NULL, unique_until
 FROM quern_task WHERE seq = ?1 AND token = ?2 AND state = 1;
 
 -- The token stays: a run that finished all the same can still be salvaged.

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* enqueue.c - stores tasks, in a transaction of our own or in one of the caller.
  *
- * Per task: is the unique lock held by another task? Then it is a duplicate. Does the id exist?
- * Then it is a conflict, and no lock was taken. Is the queue full? Else the task and its lock are
- * stored. Numbers of
- * the counter are taken once for the batch, the queue is looked up once for each row of tasks of
- * the same queue. Sleeping workers are woken if a task is pending, or is due before all others of
- * its queue.
+ * Per task: is the unique lock held by another task? Then its policy decides (duplicate.h). Does
+ * the id exist? Then it is a conflict, and no lock was taken. Is the queue full? Else the task and
+ * its lock are stored. Numbers of the counter are taken once for the batch, the queue is looked up
+ * once for each row of tasks of the same queue. Sleeping workers are woken if a task is pending, or
+ * is due before all others of its queue.
  *
  * Inside a caller's transaction all is done under a savepoint, so that a failing batch leaves
  * nothing behind and the transaction usable. */
@@ -20,6 +19,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "broker/sqlite/run/delay_clock.h"
+#include "broker/sqlite/run/duplicate.h"
 #include "broker/sqlite/run/enqueue_sql.h"
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/limits/lanes.h"
@@ -109,33 +109,6 @@ static quern_status note_work(struct batch *batch, const struct qn_task *task, q
     return QUERN_OK;
 }
 
-static quern_status is_locked(struct batch *batch, const struct qn_task *task, bool *ret_locked,
-                              quern_error *err)
-{
-    *ret_locked = false;
-    if (task->unique_key == NULL) {
-        return QUERN_OK;
-    }
-    struct qn_query query = qn_query_start(batch->conn, sql_lock_held);
-    qn_query_text(&query, task->unique_key);
-    qn_query_int(&query, batch->now_ms);
-    *ret_locked = qn_query_row(&query);
-    return qn_query_finish(&query, err);
-}
-
-static quern_status take_lock(struct batch *batch, const struct qn_task *task, quern_error *err)
-{
-    if (task->unique_key == NULL) {
-        return QUERN_OK;
-    }
-    struct qn_query query = qn_query_start(batch->conn, sql_lock_take);
-    qn_query_text(&query, task->unique_key);
-    qn_query_int(&query, batch->queue_no);
-    qn_query_text(&query, task->id);
-    qn_query_int(&query, batch->now_ms + task->unique_ms);
-    return qn_query_run(&query, NULL, err);
-}
-
 static int64_t at_ms_of(const struct batch *batch, const struct qn_task *task)
 {
     switch (task->state) {
@@ -205,6 +178,8 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
     qn_query_int(&query, task->priority);
     qn_query_text(&query, task->limit_key);
     qn_query_text(&query, qn_lane_name(lane, batch->lanes, task->limit_key, task->type));
+    qn_query_int(&query, task->unique_until);
+    qn_query_int(&query, task->unique_span_ms);
     int64_t changes = 0;
     quern_status status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK) {
@@ -243,21 +218,37 @@ static quern_status refuse(struct batch *batch, const struct qn_task *task,
     return qn_query_finish(&query, err);
 }
 
-static quern_status store(struct batch *batch, const struct qn_task *task, quern_status *ret_result,
+static struct qn_newcomer newcomer_of(const struct batch *batch, const struct qn_enqueue *enqueue,
+                                      size_t index)
+{
+    return (struct qn_newcomer){.task = &enqueue->tasks[index],
+                                .queue_no = batch->queue_no,
+                                .now_ms = batch->now_ms,
+                                .due_boot_ms = due_boot_ms_of(batch, &enqueue->tasks[index]),
+                                .arena = enqueue->arena};
+}
+
+static quern_status store(struct batch *batch, const struct qn_enqueue *enqueue, size_t index,
                           quern_error *err)
 {
-    bool locked = false;
+    const struct qn_task *task = &enqueue->tasks[index];
+    quern_status *ret_result = &enqueue->results[index];
     bool stored = false;
     quern_status status = enter_queue(batch, task->queue, err);
     if (status == QUERN_OK) {
         status = enter_lanes(batch, task, err);
     }
-    if (status == QUERN_OK) {
-        status = is_locked(batch, task, &locked, err);
+    const struct qn_newcomer newcomer = newcomer_of(batch, enqueue, index);
+    if (status == QUERN_OK && task->unique_key != NULL) {
+        status =
+            qn_duplicate_settle(batch->conn, &newcomer, &enqueue->holders[index], ret_result, err);
     }
-    if (status != QUERN_OK || locked) {
-        *ret_result = QUERN_E_DUPLICATE;
+    if (status != QUERN_OK) {
         return status;
+    }
+    if (enqueue->holders[index] != NULL) {
+        bool moved = task->on_duplicate == QUERN_ON_DUPLICATE_DEBOUNCE;
+        return moved ? note_work(batch, task, err) : QUERN_OK;
     }
     bool waits = task->state != QUERN_TASK_AGGREGATING;
     if (batch->queue_room <= 0 && waits) {
@@ -273,7 +264,8 @@ static quern_status store(struct batch *batch, const struct qn_task *task, quern
     }
     batch->queue_room -= waits ? 1 : 0;
     *ret_result = QUERN_OK;
-    return take_lock(batch, task, err);
+    return task->unique_key == NULL ? QUERN_OK
+                                    : qn_duplicate_take_lock(batch->conn, &newcomer, err);
 }
 
 static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqueue,
@@ -281,7 +273,7 @@ static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqu
 {
     quern_status status = qn_tables_numbers(batch->conn, enqueue->count, &batch->next_number, err);
     for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
-        status = store(batch, &enqueue->tasks[i], &enqueue->results[i], err);
+        status = store(batch, enqueue, i, err);
     }
     if (batch->limited && enqueue->ret_limited != NULL) {
         *enqueue->ret_limited = true;
@@ -289,41 +281,91 @@ static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqu
     return status;
 }
 
+/* The tasks of entries have no policy for duplicates, on any broker. */
 quern_status qn_enqueue_store(struct qn_sqlite *self, struct qn_conn *conn,
                               const struct qn_enqueue *enqueue, bool *ret_wake, quern_error *err)
 {
     struct batch batch = {.conn = conn};
+    struct qn_arena arena = {0};
+    struct qn_enqueue plain = *enqueue;
+    struct qn_task *tasks = qn_arena_copy(&arena, enqueue->tasks, enqueue->count * sizeof *tasks);
+    plain.tasks = tasks;
+    plain.arena = &arena;
+    plain.holders = qn_arena_alloc(&arena, (enqueue->count + 1) * sizeof *plain.holders);
+    quern_status status = tasks == NULL || plain.holders == NULL ? qn_error_nomem(err) : QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
+        tasks[i].on_duplicate = QUERN_ON_DUPLICATE_FAIL;
+        plain.holders[i] = NULL;
+    }
     batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
-    quern_status status = store_all(&batch, enqueue, err);
+    if (status == QUERN_OK) {
+        status = store_all(&batch, &plain, err);
+    }
     *ret_wake = *ret_wake || batch.wake;
+    qn_arena_finish(&arena);
     return status;
 }
 
-/* The answer as it is remembered for a replay: one byte per task. */
+/* The answer as it is remembered for a replay: one byte per task, then for each that has a holder
+ * its index and that id with a NUL. */
 static quern_status keep_results(struct batch *batch, const struct qn_enqueue *enqueue,
                                  quern_error *err)
 {
-    uint8_t reply[QN_BATCH_MAX];
+    uint8_t statuses[QN_BATCH_MAX];
+    struct qn_bytes reply = {.data = statuses, .size = enqueue->count};
     for (size_t i = 0; i < enqueue->count; i++) {
-        reply[i] = (uint8_t)enqueue->results[i];
+        statuses[i] = (uint8_t)enqueue->results[i];
+        reply.size += enqueue->holders[i] == NULL ? 0 : strlen(enqueue->holders[i]) + 2;
     }
-    const struct qn_bytes bytes = {.data = reply, .size = enqueue->count};
-    return qn_sqlite_session_keep(batch->conn, enqueue->stamp, batch->now_ms, bytes, err);
+    if (reply.size > enqueue->count) {
+        uint8_t *at = qn_arena_alloc(enqueue->arena, reply.size);
+        if (at == NULL) {
+            return qn_error_nomem(err);
+        }
+        reply.data = at;
+        memcpy(at, statuses, enqueue->count);
+        at += enqueue->count;
+        for (size_t i = 0; i < enqueue->count; i++) {
+            if (enqueue->holders[i] != NULL) {
+                size_t size = strlen(enqueue->holders[i]) + 1;
+                *at++ = (uint8_t)i;
+                memcpy(at, enqueue->holders[i], size);
+                at += size;
+            }
+        }
+    }
+    return qn_sqlite_session_keep(batch->conn, enqueue->stamp, batch->now_ms, reply, err);
 }
 
 static quern_status find_results(struct batch *batch, const struct qn_enqueue *enqueue,
                                  bool *ret_known, quern_error *err)
 {
-    uint8_t reply[QN_BATCH_MAX];
-    const struct qn_room room = {.data = reply, .size = enqueue->count};
-    quern_status status = qn_sqlite_session_find(batch->conn, enqueue->stamp, room, ret_known, err);
-    for (size_t i = 0; status == QUERN_OK && *ret_known && i < enqueue->count; i++) {
-        enqueue->results[i] = (quern_status)reply[i];
+    struct qn_room reply;
+    quern_status status =
+        qn_sqlite_session_copy(batch->conn, enqueue->stamp, enqueue->arena, &reply, err);
+    *ret_known = status == QUERN_OK && reply.data != NULL;
+    if (status != QUERN_OK || !*ret_known) {
+        return status;
+    }
+    const char *bytes = reply.data;
+    size_t count = enqueue->count;
+    if (reply.size < count || (reply.size > count && bytes[reply.size - 1] != '\0')) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the request that was sent before had another number of tasks");
+    }
+    for (size_t i = 0; i < count; i++) {
+        enqueue->results[i] = (quern_status)(uint8_t)bytes[i];
         if (enqueue->results[i] == QUERN_E_FULL && enqueue->ret_limited != NULL) {
             *enqueue->ret_limited = true;
         }
     }
-    return status;
+    for (size_t at = count; at + 1 < reply.size; at += strlen(bytes + at + 1) + 2) {
+        size_t index = (uint8_t)bytes[at];
+        if (index < count) {
+            enqueue->holders[index] = bytes + at + 1;
+        }
+    }
+    return QUERN_OK;
 }
 
 quern_status qn_sqlite_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,

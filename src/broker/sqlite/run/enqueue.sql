@@ -1,8 +1,5 @@
 -- enqueue.sql - storing tasks.
 
--- name: lock_held
-SELECT 1 FROM quern_lock WHERE key = ?1 AND until_ms > ?2;
-
 -- Like queue_find of tables.sql.
 -- name: queue_limit
 SELECT no, max_pending, lanes FROM quern_queue WHERE name = ?1;
@@ -20,21 +17,15 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM quern_task
 -- name: task_known
 SELECT 1 FROM quern_task WHERE queue = ?1 AND id = ?2;
 
--- Takes over a lock whose time is over.
--- name: lock_take
-INSERT INTO quern_lock (key, queue, id, until_ms) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT (key) DO UPDATE SET queue = excluded.queue, id = excluded.id,
-    until_ms = excluded.until_ms;
-
 -- No change: there is a task with this id in the queue. seq is a number of the counter, so that it
 -- never names another task later.
 -- name: task_insert
 INSERT INTO quern_task (seq, place, queue, id, state, at_ms, retry_max, timeout_ms, deadline_at_ms,
     retention_ms, enqueued_at_ms, retry_kind, retry_base_ms, retry_cap_ms, type, unique_key, grp,
-    headers, payload, due_boot_ms, start_by_at_ms, priority,
-    limit_key, lane)
+    headers, payload, due_boot_ms, start_by_at_ms, priority, limit_key, lane, unique_until,
+    unique_span_ms)
 VALUES (?1, ?21, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-    ?20, ?22, ?23, ?24)
+    ?20, ?22, ?23, ?24, ?25, ?26)
 ON CONFLICT (queue, id) DO NOTHING;
 
 -- name: savepoint
@@ -48,3 +39,28 @@ ROLLBACK TO quern_enqueue;
 
 -- name: meta_version
 SELECT schema_version FROM quern_meta WHERE one = 1;
+
+-- The task that holds the lock of a new one; 1: it waits, so that it may be changed.
+-- name: holder_find
+SELECT l.id, l.fixed, t.seq, t.state IN (2, 3, 4) OR t.state = 7 AND t.grp_set = 0, t.state
+FROM quern_lock AS l LEFT JOIN quern_task AS t ON t.queue = l.queue AND t.id = l.id
+WHERE l.key = ?1 AND l.until_ms > ?2;
+
+-- name: holder_replace
+UPDATE quern_task SET type = ?2, payload = ?3, headers = ?4,
+    lane = iif((SELECT lanes FROM quern_queue WHERE no = quern_task.queue) = 2,
+        coalesce(limit_key, '') || char(31) || ?2, lane)
+WHERE seq = ?1;
+
+-- A pending one is due already, and one of a group has no moment.
+-- name: holder_debounce
+UPDATE quern_task SET at_ms = ?2, due_boot_ms = ?3 WHERE seq = ?1 AND state IN (3, 4);
+
+-- name: holder_renew
+UPDATE quern_lock SET until_ms = max(until_ms, ?2) WHERE key = ?1 AND fixed = 0;
+
+-- Takes over a lock whose time is over, or whose task is not to keep it.
+-- name: lock_take
+INSERT INTO quern_lock (key, queue, id, until_ms, fixed) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (key) DO UPDATE SET queue = excluded.queue, id = excluded.id,
+    until_ms = excluded.until_ms, fixed = excluded.fixed;

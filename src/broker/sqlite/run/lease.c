@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/bug.h"
+#include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/run/limits/lanes.h"
@@ -163,6 +164,11 @@ static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *
     qn_query_int(&query, run->started ? 1 : 0);
     qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
     status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK && run->task.unique_key != NULL) {
+        status =
+            qn_locks_leased(batch->counters->conn, run->row, run->task.unique_until,
+                            (struct qn_span){terms->now_wall_ms, batch->exchange->lease_ms}, err);
+    }
     if (status == QUERN_OK && batch->progress[run->queue_index].probe) {
         status = note_probe(batch, run, err);
     }

@@ -5,7 +5,7 @@
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
     cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, 0,
-    start_by_at_ms, limit_key
+    start_by_at_ms, limit_key, unique_until, unique_span_ms
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
@@ -13,7 +13,7 @@ ORDER BY place LIMIT ?3;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
     cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
-    start_by_at_ms, limit_key
+    start_by_at_ms, limit_key, unique_until, unique_span_ms
 FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
@@ -21,7 +21,7 @@ FROM quern_task WHERE seq = ?1 AND state = 2;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
     cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
-    start_by_at_ms, limit_key
+    start_by_at_ms, limit_key, unique_until, unique_span_ms
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
 

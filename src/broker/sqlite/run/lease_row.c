@@ -38,6 +38,8 @@ struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, con
                 .header_count = header_count,
                 .state = QUERN_TASK_ACTIVE,
                 .start_by_at_ms = qn_query_column_moment_ms(row, 22),
+                .unique_until = sqlite3_column_int(row, 24),
+                .unique_span_ms = qn_query_column_duration_ms(row, 25),
             },
         .token = (uint64_t)sqlite3_column_int64(row, 19),
         .row = sqlite3_column_int64(row, 0),

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/deaths.h"
+#include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
@@ -147,6 +148,11 @@ static quern_status apply_archive(struct qn_queue_counters *counters,
     if (status == QUERN_OK && changed) {
         count(counters, queue, outcome, true);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
+        const struct qn_task *task = &outcome->run->task;
+        if (task->unique_key != NULL) {
+            status = qn_locks_archived(counters->conn, outcome->run->row, task->unique_until,
+                                       counters->now_ms, err);
+        }
     }
     return status;
 }
@@ -189,10 +195,14 @@ static quern_status apply_later(struct qn_queue_counters *counters, struct qn_co
     bool changed = false;
     status = finish(&query, &changed, err);
     if (status == QUERN_OK && changed) {
+        const struct qn_task *task = &outcome->run->task;
         count(counters, queue, outcome, failed);
         *ret_applied = QN_APPLIED;
-        if (failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
-            const struct qn_task *task = &outcome->run->task;
+        if (task->unique_key != NULL) {
+            status =
+                qn_locks_waits(counters->conn, outcome->run->row, at_ms, counters->now_ms, err);
+        }
+        if (status == QUERN_OK && failed && QN_BUG(UNIQUE_LOCK_WRONG)) {
             status = qn_tables_unlock(counters->conn, task->unique_key, queue->no, task->id, err);
         }
     }
@@ -231,7 +241,11 @@ static quern_status apply_give_back(struct qn_queue_counters *counters,
     if (status == QUERN_OK && changed) {
         counters->wake = true;
         *ret_applied = QN_APPLIED;
-        if (QN_BUG(GIVE_BACK_AT_TAIL)) {
+        if (outcome->run->task.unique_key != NULL) {
+            status = qn_locks_waits(counters->conn, outcome->run->row, counters->now_ms,
+                                    counters->now_ms, err);
+        }
+        if (status == QUERN_OK && QN_BUG(GIVE_BACK_AT_TAIL)) {
             int64_t place = 0;
             status = qn_tables_numbers(counters->conn, 1, &place, err);
             query = qn_query_start(counters->conn, sql_bug_place);

@@ -185,13 +185,17 @@ CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHE
 
 -- name: schema_4
 
--- unique_until: a quern_unique_until. limit_key: whose task it is, for limits and turns. grp_set:
+-- unique_until: a quern_unique_until. unique_span_ms: how long the lock is to live when it is
+-- renewed. limit_key: whose task it is, for limits and turns. grp_set:
 -- the set in which a task of a group is being aggregated; 0: none.
 ALTER TABLE quern_task ADD COLUMN unique_until INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_task ADD COLUMN unique_span_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN grp_set INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_task ADD COLUMN limit_key TEXT;
+-- 1: the lock holds until until_ms, whatever becomes of its task.
+ALTER TABLE quern_lock ADD COLUMN fixed INTEGER NOT NULL DEFAULT 0;
 
 -- How many tasks of the queue may be pending or scheduled when one is enqueued; 0: no limit.
 ALTER TABLE quern_queue ADD COLUMN max_pending INTEGER NOT NULL DEFAULT 0;
@@ -359,6 +363,7 @@ CREATE TABLE quern_task (
     died_at_ms      INTEGER NOT NULL DEFAULT 0,
     due_boot_ms     INTEGER NOT NULL DEFAULT 0,
     unique_until    INTEGER NOT NULL DEFAULT 0,
+    unique_span_ms  INTEGER NOT NULL DEFAULT 0,
     priority        INTEGER NOT NULL DEFAULT 0,
     start_by_at_ms  INTEGER NOT NULL DEFAULT 0,
     grp_set         INTEGER NOT NULL DEFAULT 0,
@@ -394,7 +399,8 @@ CREATE TABLE quern_lock (
     key             TEXT PRIMARY KEY,
     queue           INTEGER NOT NULL,
     id              TEXT NOT NULL,
-    until_ms        INTEGER NOT NULL
+    until_ms        INTEGER NOT NULL,
+    fixed           INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quern_lock_until ON quern_lock (until_ms);
 CREATE TABLE quern_day (

@@ -18,4 +18,4 @@ SELECT at_ms FROM quern_task WHERE queue = ?1 AND state IN (3, 4) ORDER BY at_ms
 
 -- Only its own lock: a later task with the same key may hold a new one.
 -- name: lock_free
-DELETE FROM quern_lock WHERE key = ?1 AND queue = ?2 AND id = ?3;
+DELETE FROM quern_lock WHERE key = ?1 AND queue = ?2 AND id = ?3 AND fixed = 0;

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* policy.h - the words for the policies of unique tasks, on the command line and in an import. */
+#ifndef QN_CLI_ENQUEUE_POLICY_H
+#define QN_CLI_ENQUEUE_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define QN_POLICY_UNTIL "done, started, removed, ended or expired"
+#define QN_POLICY_ON_DUPLICATE "fail, ignore, replace or debounce"
+
+/* False: it is none of the words above. */
+bool qn_policy_until(const char *word, int32_t *ret_until);
+bool qn_policy_on_duplicate(const char *word, int32_t *ret_policy);
+
+#endif

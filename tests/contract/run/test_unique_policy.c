@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* test_unique_policy.c - which tasks are equal, and until when a unique task holds its lock. */
+#include "lib_unique.h"
+
+/* --- Keys ---------------------------------------------------------------------------------- */
+
+static void tasks_with_the_same_key_are_equal_whatever_they_hold(struct contract *c)
+{
+    quern_task task = unique_keyed;
+    contract_enqueue(c, &unique_keyed);
+    task.type = "another";
+    task.payload = "abc";
+    assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
+    task.unique_key = "k2";
+    assert_int_equal(contract_try(c, &task), QUERN_OK);
+    task.unique_key = "k";
+    task.queue = "other";
+    assert_int_equal(contract_try(c, &task), QUERN_OK);
+    task = unique_keyed;
+    task.unique_key = NULL; /* type and payload, which hold no lock so far */
+    assert_int_equal(contract_try(c, &task), QUERN_OK);
+}
+
+/* --- Until when ---------------------------------------------------------------------------- */
+
+static void lock_until_started_ends_with_the_lease(struct contract *c)
+{
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_STARTED);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    contract_enqueue(c, &unique_keyed);
+    /* The end of the first neither takes nor frees the lock of the second. */
+    contract_finish(c, run, QN_RETRY);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    contract_advance(c, 60000);
+    (void)contract_forward(c, "default", NULL);
+    contract_finish(c, contract_take(c, "default"), QN_DONE); /* the second one: it came before */
+    assert_int_equal(unique_again(c), QUERN_OK);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_DONE);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+}
+
+static void lock_until_ended_ends_with_the_archive(struct contract *c)
+{
+    quern_error err = {0};
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_ENDED);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    contract_finish(c, run, QN_ARCHIVE);
+    quern_task second = unique_keyed;
+    second.id = "second";
+    second.unique_until = QUERN_UNIQUE_UNTIL_ENDED;
+    contract_enqueue(c, &second);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_ARCHIVE, "default", "second", &err), err);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void lock_until_removed_outlives_its_time_in_the_archive(struct contract *c)
+{
+    quern_error err = {0};
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_REMOVED);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_ARCHIVE);
+    contract_advance(c, 48 * UNIQUE_HOUR_MS);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "holder", &err), err);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_ARCHIVE, "default", "holder", &err), err);
+    contract_advance(c, 48 * UNIQUE_HOUR_MS);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", "holder", &err), err);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void lock_of_a_period_holds_whatever_becomes_of_the_task(struct contract *c)
+{
+    quern_error err = {0};
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_EXPIRED);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_DONE);
+    contract_advance(c, UNIQUE_HOUR_MS - 2000);
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE, "holder");
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_IGNORE), QUERN_OK, "holder");
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_REPLACE), QUERN_E_DUPLICATE,
+                  "holder");
+    contract_advance(c, 3000);
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_EXPIRED);
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", "holder", &err), err);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    contract_advance(c, UNIQUE_HOUR_MS + 1);
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_EXPIRED);
+    contract_advance(c, UNIQUE_HOUR_MS - 60000);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_RETRY);
+    contract_advance(c, 60001); /* a run and a retry do not renew it */
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+/* --- Renewed ------------------------------------------------------------------------------- */
+
+/* A lock of a second for a task that lives for hours. */
+static void put_short(struct contract *c)
+{
+    quern_task task = unique_keyed;
+    task.id = "holder";
+    task.unique_ms = 1000;
+    contract_enqueue(c, &task);
+}
+
+static void retry_of_hours_keeps_its_lock(struct contract *c)
+{
+    put_short(c);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    const struct qn_outcome outcome = {.run = run,
+                                       .kind = QN_RETRY,
+                                       .delay_ms = 5 * UNIQUE_HOUR_MS,
+                                       .started = true,
+                                       .error = "broken"};
+    assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+    qn_leased_free(run);
+    contract_advance(c, 5 * UNIQUE_HOUR_MS - 1);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    contract_advance(c, 1002);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void run_of_hours_keeps_its_lock(struct contract *c)
+{
+    put_short(c);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    for (int i = 0; i < 20; i++) {
+        struct qn_extension extension = {.run = run};
+        quern_error err = {0};
+        contract_advance(c, CONTRACT_LEASE_MS - 1000);
+        assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+        assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
+        assert_true(extension.held);
+    }
+    contract_finish(c, run, QN_DONE);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void lease_takes_an_ended_lock_again(struct contract *c)
+{
+    put_short(c);
+    contract_advance(c, 5000);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    contract_finish(c, run, QN_DONE);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void lease_leaves_the_lock_of_a_later_task_alone(struct contract *c)
+{
+    put_short(c);
+    contract_advance(c, 5000);
+    contract_enqueue(c, &unique_keyed);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_DONE);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+}
+
+static void lost_lease_renews_the_lock(struct contract *c)
+{
+    put_short(c);
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    contract_expire(c, "default");
+    qn_leased_free(run);
+    contract_advance(c, 900);
+    assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST(tasks_with_the_same_key_are_equal_whatever_they_hold),
+    CONTRACT_TEST(lock_until_started_ends_with_the_lease),
+    CONTRACT_TEST(lock_until_ended_ends_with_the_archive),
+    CONTRACT_TEST(lock_until_removed_outlives_its_time_in_the_archive),
+    CONTRACT_TEST(lock_of_a_period_holds_whatever_becomes_of_the_task),
+    CONTRACT_TEST(retry_of_hours_keeps_its_lock),
+    CONTRACT_TEST(run_of_hours_keeps_its_lock),
+    CONTRACT_TEST(lease_takes_an_ended_lock_again),
+    CONTRACT_TEST(lease_leaves_the_lock_of_a_later_task_alone),
+    CONTRACT_TEST(lost_lease_renews_the_lock),
+};
+CONTRACT_MAIN(tests)
