@@ -17,7 +17,7 @@ LAYERS = {
     "broker": ["task", "redis"],
     "client": ["broker"],
     "pool": ["base"],
-    "schedule": ["broker"],
+    "schedule": ["broker", "pool"],
     "worker": ["schedule", "pool"],
     "inspect": ["broker"],
     "metrics": ["broker"],
@@ -37,6 +37,7 @@ PUBLIC = {
     "quern/mux.h": "worker",
     "quern/worker.h": "worker",
     "quern/testing.h": "worker",
+    "quern/scheduler.h": "schedule",
     "quern/client.h": "client",
     "quern/sqlite.h": "client",
     "quern/inspector.h": "broker",  # a broker answers in its shapes
@@ -104,7 +105,8 @@ ROOMS = {
     ],
     "cli": [
         ("text", r"memory\.|output/text\.", []),
-        ("main", r"main\.c", ["verbs", "enqueue", "bench"]),
+        ("main", r"main\.c", ["verbs", "schedule", "enqueue", "bench"]),
+        ("schedule", r"schedule/", ["work"]),
         ("verbs", r"verbs/", ["work"]),
         ("enqueue", r"enqueue/", ["output"]),
         ("work", r"work/", ["output"]),

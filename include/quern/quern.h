@@ -21,8 +21,8 @@
  *   Ownership  _new and _open return an object, which the caller frees with _free; _free(NULL)
  *              does nothing. const char * results belong to the object they were read from.
  *   Threads    Documented at each type. The library has no global state but the lists of open
- *              "memory:" brokers and of workers in quern_worker_run_until_signal, prints nothing
- *              but the warnings of a worker without on_log and the lines passed to
+ * "memory:" brokers and of workers and schedulers in x_run_until_signal, prints nothing
+ *              but the warnings of a worker or scheduler without on_log and the lines passed to
  *              quern_log_stderr, reads no environment and sets no signal handler. After fork() the
  *              child opens objects of its own.
  *   Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
@@ -37,6 +37,7 @@
 #include "quern/log.h"
 #include "quern/mux.h"
 #include "quern/run.h"
+#include "quern/scheduler.h"
 #include "quern/status.h"
 #include "quern/task.h"
 #include "quern/version.h"

@@ -19,6 +19,7 @@
 #include "quern/inspector.hpp"
 #include "quern/mux.hpp"
 #include "quern/quern.h"
+#include "quern/scheduler.hpp"
 #include "quern/task.hpp"
 #include "quern/worker.hpp"
 

@@ -116,13 +116,16 @@ enum qn_bug {
     QN_BUG_TURN_NOT_PASSED_ON = 163, /* the keys of a queue take turns from the first one on */
     QN_BUG_WINDOW_TOO_SHORT = 134,   /* a start is forgotten before its window is over */
     /* Schedules */
-    QN_BUG_TICK_AGAIN = 191,        /* a tick is enqueued without comparing the last one */
-    QN_BUG_EPOCH_IGNORED = 192,     /* a scheduler that no longer leads goes on enqueueing */
-    QN_BUG_TICK_WITHOUT_TASK = 193, /* an entry is advanced without its task */
-    QN_BUG_MISFIRE_TOO_MANY = 131,  /* one missed tick more than the policy allows is sent */
-    QN_BUG_PAUSE_IGNORED = 132,     /* a paused entry is planned like any other */
-    QN_BUG_NIGHT_NOT_CALM = 133,    /* a search may begin in a night in which clocks change */
-    QN_BUG_BROKEN_HEAD_LOST = 139   /* keys behind a broken head are those of the section before */
+    QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */
+    QN_BUG_EPOCH_IGNORED = 192,       /* a scheduler that no longer leads goes on enqueueing */
+    QN_BUG_TICK_WITHOUT_TASK = 193,   /* an entry is advanced without its task */
+    QN_BUG_MISFIRE_TOO_MANY = 131,    /* one missed tick more than the policy allows is sent */
+    QN_BUG_PAUSE_IGNORED = 132,       /* a paused entry is planned like any other */
+    QN_BUG_NIGHT_NOT_CALM = 133,      /* a search may begin in a night in which clocks change */
+    QN_BUG_PAST_IS_FAILURE = 194,     /* a tick that another scheduler has sent is tried again */
+    QN_BUG_LAPSED_LEADER_SENDS = 195, /* ticks are sent although the lease may be over */
+    QN_BUG_VETO_IGNORED = 196,        /* a tick that a hook has refused is enqueued */
+    QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 
 #ifdef QN_SEEDED_BUGS

@@ -181,6 +181,7 @@ static quern_status make_task(struct making *m)
     made->id = NULL;
     made->process_at_ms = 0;
     made->unique_ms = task.unique_ms;
+    made->start_by_at_ms = task.start_within_ms; /* a duration until there is a tick */
     made->state = made->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
     return check_headers(m);
 }

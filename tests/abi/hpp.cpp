@@ -23,6 +23,7 @@ constexpr bool is_move_only =
     std::is_nothrow_move_constructible_v<T> &&std::is_nothrow_move_assignable_v<T> &&
     !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T>;
 static_assert(is_move_only<quern::client> && is_move_only<quern::inspector>);
+static_assert(is_move_only<quern::scheduler>);
 static_assert(is_move_only<quern::worker> && is_move_only<quern::task_info>);
 static_assert(is_move_only<quern::task_list> && !std::is_copy_constructible_v<quern::mux>);
 
