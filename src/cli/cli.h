@@ -72,6 +72,7 @@ extern const struct qn_noun qn_noun_enqueue;
 extern const struct qn_noun qn_noun_help;
 extern const struct qn_noun qn_noun_limit;
 extern const struct qn_noun qn_noun_queue;
+extern const struct qn_noun qn_noun_schedule;
 extern const struct qn_noun qn_noun_stats;
 extern const struct qn_noun qn_noun_task;
 extern const struct qn_noun qn_noun_version;

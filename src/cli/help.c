@@ -43,8 +43,7 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
                   "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
                   "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                   "Example:\n"
-                  "  quern enqueue mail:welcome ann@example.org\n"
-                  "  quern work --exec 'mail:=xargs echo hello' --drain\n");
+                  "  quern enqueue mail:hi ann; quern work --exec 'mail:=xargs echo hi' --drain\n");
 }
 
 void qn_help_noun(const struct qn_noun *noun, FILE *out)
