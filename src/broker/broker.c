@@ -181,13 +181,6 @@ bool qn_broker_has_priorities(const struct qn_broker *broker)
     return broker->ops->has_priorities;
 }
 
-quern_status qn_broker_refuse_priority(quern_error *err)
-{
-    return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                        "priority: redis has none inside a queue; use a queue for each priority, "
-                        "which workers serve with weights");
-}
-
 size_t qn_broker_enqueue_max(const struct qn_broker *broker)
 {
     return broker->ops->enqueue_max > 0 ? broker->ops->enqueue_max : QN_BATCH_MAX;
@@ -460,4 +453,31 @@ quern_status qn_broker_doctor(struct qn_broker *broker, bool repair,
 {
     quern_status status = check(broker, broker->ops->doctor != NULL, "doctor", err);
     return status != QUERN_OK ? status : broker->ops->doctor(broker, repair, on_finding, user, err);
+}
+
+bool qn_broker_has_limits(const struct qn_broker *broker)
+{
+    return broker->ops->set_limit != NULL;
+}
+
+quern_status qn_broker_set_limit(struct qn_broker *broker, const quern_limit *limit,
+                                 quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->set_limit != NULL, "limits", err);
+    return status != QUERN_OK ? status : broker->ops->set_limit(broker, limit, err);
+}
+
+quern_status qn_broker_remove_limit(struct qn_broker *broker, const struct qn_limit_owner *owner,
+                                    quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->remove_limit != NULL, "limits", err);
+    return status != QUERN_OK ? status : broker->ops->remove_limit(broker, owner, err);
+}
+
+quern_status qn_broker_limits(struct qn_broker *broker, const char *queue,
+                              bool (*on_limit)(const quern_limit *limit, void *user), void *user,
+                              quern_error *err)
+{
+    quern_status status = check(broker, broker->ops->limits != NULL, "limits", err);
+    return status != QUERN_OK ? status : broker->ops->limits(broker, queue, on_limit, user, err);
 }

@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* exchange.c - the parts of an exchange that all brokers share. */
-#include "base/bug.h"
+/* exchange.c - the parts of an exchange that all brokers share, and what one without priorities
+ * answers. */
+#include "base/error.h"
 #include "broker/ops.h"
-
-static bool is_over(int64_t at_ms, int64_t now_ms)
-{
-    return at_ms > 0 && at_ms <= now_ms;
-}
-
-const char *qn_leased_why_late(const struct qn_leased *leased, int64_t now_ms)
-{
-    if (is_over(leased->task.deadline_at_ms, now_ms) && !QN_BUG(DEADLINE_IGNORED)) {
-        return "deadline exceeded";
-    }
-    if (is_over(leased->task.start_by_at_ms, now_ms) && !QN_BUG(EXPIRED_RUNS)) {
-        return "expired: not started in time";
-    }
-    return NULL;
-}
 
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
 {
@@ -40,4 +25,11 @@ void qn_exchange_free_runs(struct qn_exchange_reply *reply)
         reply->runs[i] = NULL;
     }
     reply->run_count = 0;
+}
+
+quern_status qn_broker_refuse_priority(quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                        "priority: redis has none inside a queue; use a queue for each priority, "
+                        "which workers serve with weights");
 }

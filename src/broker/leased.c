@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* leased.c - a leased run in one block of memory: the struct first, then all that its task holds;
- * and a set of members of a group. */
+ * and whether it came too late. */
 #include "base/assert.h"
-#include "base/memory/alloc.h"
+#include "base/bug.h"
 #include "base/memory/slab.h"
 #include "broker/block.h"
-#include "broker/ops.h"
+#include "broker/broker.h"
 
 struct qn_leased *qn_leased_copy(struct qn_slab *slab, const struct qn_leased *leased)
 {
@@ -26,33 +26,18 @@ void qn_leased_free(struct qn_leased *leased)
     qn_slab_free(leased);
 }
 
-struct qn_group_set *qn_group_set_new(const struct qn_group_set *terms, size_t capacity)
+static bool is_over(int64_t at_ms, int64_t now_ms)
 {
-    size_t size = sizeof *terms + capacity * sizeof *terms->members;
-    size += qn_block_text_size(terms->queue) + qn_block_text_size(terms->group);
-    size += qn_block_text_size(terms->name);
-    struct qn_group_set *set = qn_alloc_zero(1, size);
-    if (set == NULL) {
-        return NULL;
-    }
-    *set = *terms;
-    set->members = (struct qn_leased **)(void *)(set + 1);
-    set->count = 0;
-    char *at = (char *)(set->members + capacity);
-    set->queue = qn_block_put_text(&at, terms->queue);
-    set->group = qn_block_put_text(&at, terms->group);
-    set->name = qn_block_put_text(&at, terms->name);
-    QN_ASSERT(at == (char *)set + size);
-    return set;
+    return at_ms > 0 && at_ms <= now_ms;
 }
 
-void qn_group_set_free(struct qn_group_set *set)
+const char *qn_leased_why_late(const struct qn_leased *leased, int64_t now_ms)
 {
-    if (set == NULL) {
-        return;
+    if (is_over(leased->task.deadline_at_ms, now_ms) && !QN_BUG(DEADLINE_IGNORED)) {
+        return "deadline exceeded";
     }
-    for (size_t i = 0; i < set->count; i++) {
-        qn_leased_free(set->members[i]);
+    if (is_over(leased->task.start_by_at_ms, now_ms) && !QN_BUG(EXPIRED_RUNS)) {
+        return "expired: not started in time";
     }
-    qn_free(set);
+    return NULL;
 }

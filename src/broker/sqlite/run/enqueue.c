@@ -177,7 +177,7 @@ static quern_status insert(struct batch *batch, const struct qn_task *task, stru
     qn_query_int(&query, place_of(number, task));
     qn_query_int(&query, task->priority);
     qn_query_text(&query, task->limit_key);
-    qn_query_text(&query, qn_lane_name(lane, batch->lanes, task->limit_key, task->type));
+    qn_query_text(&query, qn_lanes_name(lane, batch->lanes, task->limit_key, task->type));
     qn_query_int(&query, task->unique_until);
     qn_query_int(&query, task->unique_span_ms);
     int64_t changes = 0;

@@ -41,8 +41,8 @@ struct qn_lane_walk {
 
 /* --- Lanes ----------------------------------------------------------------------------- */
 
-const char *qn_lane_name(char out[QN_LANE_NAME_SIZE], int64_t lanes, const char *key,
-                         const char *type)
+const char *qn_lanes_name(char out[QN_LANE_NAME_SIZE], int64_t lanes, const char *key,
+                          const char *type)
 {
     if (lanes == 0) {
         return NULL;
