@@ -157,6 +157,22 @@ static void taken_id_leaves_the_set_as_it_is(struct contract *c)
     qn_group_set_free(set);
 }
 
+static void full_queue_leaves_the_set_as_it_is(struct contract *c)
+{
+    const quern_queue_settings one = {.max_pending = 1};
+    quern_error err = {0};
+    struct qn_group_set *set = take_two(c);
+    contract_put(c, "default", "other");
+    assert_ok(qn_broker_set_queue(c->broker, "default", &one, &err), err);
+    assert_int_equal(group_finish(c, set, "made"), QUERN_E_FULL);
+    assert_counts(c, 2, 1);
+    assert_true(group_extend(c, set));
+    contract_finish(c, contract_take_id(c, "default", "other"), QN_DONE);
+    assert_int_equal(group_finish(c, set, "made"), QUERN_OK);
+    assert_counts(c, 0, 1);
+    qn_group_set_free(set);
+}
+
 static void task_may_have_the_id_of_a_member(struct contract *c)
 {
     struct qn_group_set *set = take_two(c);
@@ -457,6 +473,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(repeated_request_gets_the_same_answer),
     CONTRACT_TEST(extended_set_is_not_given_back),
     CONTRACT_TEST(taken_id_leaves_the_set_as_it_is),
+    CONTRACT_TEST(full_queue_leaves_the_set_as_it_is),
     CONTRACT_TEST(task_may_have_the_id_of_a_member),
     CONTRACT_TEST(lock_of_a_member_ends_with_it),
     CONTRACT_TEST(returned_member_keeps_its_lock),
