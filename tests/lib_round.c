@@ -65,6 +65,7 @@ static bool check_queue(const quern_queue_info *info, void *user)
     note(user, "latency_ms", info->latency_ms, QN_MOMENT_MS_MAX);
     note_moment(user, "paused_at_ms", info->paused_at_ms);
     note_moment(user, "probe_at_ms", info->probe_at_ms);
+    note(user, "max_pending", info->max_pending, QUERN_MAX_PENDING_MAX);
     note(user, "memory_bytes", info->memory_bytes < 0 ? 0 : info->memory_bytes, INT64_MAX);
     return true;
 }
@@ -350,6 +351,8 @@ static void steer(struct test_round *round)
     }
     (void)!qn_broker_pause(round->broker, "default", true, &err);
     (void)!qn_broker_pause(round->broker, "default", false, &err);
+    (void)!qn_broker_set_queue(round->broker, "default",
+                               &(quern_queue_settings){.max_pending = QUERN_MAX_PENDING_MAX}, &err);
     (void)!qn_broker_doctor(round->broker, true, forget_finding, NULL, &err);
 }
 

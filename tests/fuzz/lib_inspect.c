@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "broker/limit/limit.h"
 #include "broker/schedule/schedule.h"
 #include "lib_operate.h"
 #include "task/limits.h"
@@ -175,6 +176,50 @@ void fuzz_do_doctor(struct fuzz_rig *rig)
 {
     bool repair = fuzz_byte(rig->input) % 2 == 0;
     rig->status = qn_broker_doctor(rig->broker, repair, on_finding, rig, &rig->err);
+}
+
+/* --- Settings of a queue and its limits -------------------------------------------- */
+
+static bool on_limit(const quern_limit *limit, void *user)
+{
+    fuzz_read_text(user, limit->queue);
+    fuzz_read_text(user, limit->name);
+    return true;
+}
+
+static void do_set_limit(struct fuzz_rig *rig)
+{
+    uint8_t byte = fuzz_byte(rig->input);
+    const quern_limit limit = {.queue = fuzz_pick_queue(rig),
+                               .scope = QUERN_LIMIT_QUEUE + byte % 3,
+                               .name = byte % 3 == 0 ? ""
+                                       : byte & 0x40 ? "*"
+                                                     : "type",
+                               .count = 1 + (byte >> 2 & 3),
+                               .period_ms = byte & 0x80 ? 1000 : 0,
+                               .burst = (byte & 0xa0) == 0xa0 ? 2 : 0};
+    rig->status = qn_broker_set_limit(rig->broker, &limit, &rig->err);
+}
+
+void fuzz_do_settings(struct fuzz_rig *rig)
+{
+    uint8_t choice = fuzz_byte(rig->input) % 4;
+    const quern_queue_settings settings = {.max_pending = fuzz_byte(rig->input)};
+    const struct qn_limit_owner owner = {
+        .queue = fuzz_pick_queue(rig), .scope = QUERN_LIMIT_TYPE, .name = "type"};
+    switch (choice) {
+    case 0:
+        rig->status = qn_broker_set_queue(rig->broker, owner.queue, &settings, &rig->err);
+        break;
+    case 1:
+        do_set_limit(rig);
+        break;
+    case 2:
+        rig->status = qn_broker_remove_limit(rig->broker, &owner, &rig->err);
+        break;
+    default:
+        rig->status = qn_broker_limits(rig->broker, NULL, on_limit, rig, &rig->err);
+    }
 }
 
 /* --- Schedules ---------------------------------------------------------------------- */
