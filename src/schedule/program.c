@@ -112,7 +112,7 @@ static quern_status store(struct quern_scheduler *scheduler, const struct quern_
     return status;
 }
 
-quern_status qn_scheduler_sync(struct quern_scheduler *scheduler, quern_error *err)
+quern_status qn_program_sync(struct quern_scheduler *scheduler, quern_error *err)
 {
     int64_t boot_ms = qn_clock_boot_ms(scheduler->clock);
     struct quern_entry_set set;

@@ -315,7 +315,7 @@ static quern_status step(struct quern_scheduler *scheduler, int64_t *ret_sleep_m
     qn_files_look(&scheduler->files, scheduler->clock);
     quern_status status = qn_files_sync(&scheduler->files, &terms, err);
     if (status == QUERN_OK) {
-        status = qn_scheduler_sync(scheduler, err);
+        status = qn_program_sync(scheduler, err);
     }
     if (status == QUERN_OK) {
         status = qn_ticker_step(&scheduler->ticker, ret_sleep_ms, err);

@@ -47,7 +47,7 @@ struct quern_scheduler {
 };
 
 /* Stores the entries of the program if they have changed, or on_entries is due. */
-QUERN_NODISCARD quern_status qn_scheduler_sync(struct quern_scheduler *scheduler, quern_error *err);
+QUERN_NODISCARD quern_status qn_program_sync(struct quern_scheduler *scheduler, quern_error *err);
 /* New time zones; all is read again. */
 QUERN_NODISCARD quern_status qn_scheduler_reload_all(struct quern_scheduler *scheduler,
                                                      quern_error *err);
