@@ -11,6 +11,7 @@
 #include "schedule/tick/tick_task.h"
 
 #define FIRST_S SCHEDULE_NOW_S /* a whole minute */
+#define HOUR_MS (3600 * INT64_C(1000))
 
 /* A scheduler without its thread. */
 struct scheduler {
@@ -36,7 +37,7 @@ static void open_with(struct contract *c, const struct qn_ticker_hooks *hooks,
     quern_error err = {0};
     *scheduler = (struct scheduler){.broker = contract_open(c)};
     qn_log_init(&scheduler->log, keep_line, scheduler);
-    assert_ok(qn_zones_init(&scheduler->zones, NULL, &err), err);
+    assert_ok(qn_zones_init(&scheduler->zones, TEST_DATA "/zoneinfo", &err), err);
     assert_ok(
         qn_leader_init(&scheduler->leader, scheduler->broker, &c->clock, &scheduler->log, &err),
         err);
@@ -144,29 +145,129 @@ static void ticks_of_a_downtime_follow_the_policy(struct contract *c)
     close_scheduler(&scheduler);
 }
 
+/* An hour ahead, and back. */
 static void clock_that_is_set_repeats_no_tick(struct contract *c)
 {
     struct scheduler scheduler;
+    struct qn_schedule_entry entry = schedule_entry("e");
+    uint64_t revision = 0;
     if (c->maker->has_clock) {
         skip(); /* that one stays as it is */
     }
     open_scheduler(c, &scheduler);
-    put_seconds(c, "e", QN_MISFIRE_ALL, FIRST_S);
-    run_for(c, &scheduler, 3000);
-    contract_jump(c, 500 * 1000);
-    run_for(c, &scheduler, 3000);
+    entry.cron = "*/10 * * * * *";
+    entry.with_seconds = true;
+    entry.misfire = QN_MISFIRE_ALL;
+    entry.misfire_max = 1000;
+    entry.last_s = FIRST_S;
+    assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
+    run_for(c, &scheduler, 30000);
+    contract_jump(c, HOUR_MS);
+    run_for(c, &scheduler, 30000);
     int64_t last_s = schedule_look(c, "e").last_s;
-    assert_true(last_s >= FIRST_S + 500);
-    assert_int_equal(count_tasks(c), last_s - FIRST_S);
-    contract_jump(c, -500 * 1000);
-    run_for(c, &scheduler, 10000);
-    assert_int_equal(count_tasks(c), last_s - FIRST_S);
+    assert_int_equal(last_s, FIRST_S + 3600 + 60);
+    assert_int_equal(count_tasks(c), (last_s - FIRST_S) / 10);
+    contract_jump(c, -HOUR_MS);
+    run_for(c, &scheduler, 60000);
     assert_int_equal(schedule_look(c, "e").last_s, last_s);
+    assert_int_equal(count_tasks(c), (last_s - FIRST_S) / 10);
     assert_non_null(strstr(scheduler.lines, "clock of the broker was set"));
-    contract_jump(c, 500 * 1000); /* it goes on where it was */
-    run_for(c, &scheduler, 3000);
+    assert_non_null(strstr(scheduler.lines, "entries_ahead_of_it=1"));
+    contract_jump(c, HOUR_MS); /* it goes on where it was */
+    run_for(c, &scheduler, 10000);
     assert_true(schedule_look(c, "e").last_s > last_s);
-    assert_int_equal(count_tasks(c), schedule_look(c, "e").last_s - FIRST_S);
+    assert_int_equal(count_tasks(c), (schedule_look(c, "e").last_s - FIRST_S) / 10);
+    close_scheduler(&scheduler);
+}
+
+/* --- Nights in which clocks change ---------------------------------------------------- */
+
+#define QUARTER_MS (15 * 60 * INT64_C(1000))
+
+static const char *const night_crons[] = {"*/15 * * * *", "30 2 * * *", "30 1 * * *", "45 1 * * *"};
+#define NIGHT_ENTRIES TEST_COUNT(night_crons)
+
+struct night {
+    const char *name;
+    const char *zone;
+    int64_t noon_s;         /* UTC, before the night */
+    uint64_t half_past_two; /* so many in two days, as Go's library has them; 0: not known */
+    uint64_t half_past_one;
+};
+
+static void name_entry(char out[64], const struct night *night, size_t index)
+{
+    (void)snprintf(out, 64, "%s-%zu", night->name, index);
+}
+
+/* Two days, a quarter of an hour at a time, from noon before the night. */
+static void pass_night(struct contract *c, struct scheduler *scheduler, const struct night *night)
+{
+    char name[64];
+    uint64_t revision = 0;
+    contract_advance(c, night->noon_s * 1000 - qn_leader_now_ms(&scheduler->leader));
+    (void)step(scheduler);
+    for (size_t i = 0; i < NIGHT_ENTRIES; i++) {
+        name_entry(name, night, i);
+        struct qn_schedule_entry entry = schedule_entry(name);
+        entry.cron = night_crons[i];
+        entry.zone = night->zone;
+        entry.last_s = night->noon_s;
+        assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
+    }
+    for (int i = 0; i < 2 * 24 * 4; i++) {
+        (void)step(scheduler);
+        contract_advance(c, QUARTER_MS);
+    }
+    (void)step(scheduler);
+}
+
+/* How many tasks there must be: those of a walk over the moments, each of which is there. */
+static uint64_t walk_night(struct contract *c, struct scheduler *scheduler,
+                           const struct night *night, size_t index)
+{
+    struct qn_cron cron;
+    const struct qn_zone *zone;
+    char name[64];
+    uint64_t count = 0;
+    int64_t at_ms = night->noon_s * 1000;
+    name_entry(name, night, index);
+    assert_int_equal(qn_cron_parse(night_crons[index], 0, &cron, NULL), QUERN_OK);
+    assert_int_equal(qn_zones_get(&scheduler->zones, night->zone, &zone, NULL), QUERN_OK);
+    while (qn_cron_next(&cron, zone, at_ms, &at_ms) &&
+           at_ms <= night->noon_s * 1000 + 48 * HOUR_MS) {
+        assert_true(has_task(c, name, at_ms / 1000));
+        count++;
+    }
+    return count;
+}
+
+static void nights_of_a_change_have_the_ticks_of_their_zone(struct contract *c)
+{
+    static const struct night nights[] = {
+        {"york-spring", "America/New_York", 1804939200, 1, 2},
+        {"berlin-spring", "Europe/Berlin", 1806148800, 1, 2},
+        {"howe-autumn", "Australia/Lord_Howe", 1806667200, 0, 0},
+        {"howe-spring", "Australia/Lord_Howe", 1822392000, 0, 0},
+        {"berlin-autumn", "Europe/Berlin", 1824897600, 3, 2},
+        {"york-autumn", "America/New_York", 1825502400, 2, 3},
+    };
+    char name[64];
+    struct scheduler scheduler;
+    open_scheduler(c, &scheduler);
+    (void)step(&scheduler);
+    for (size_t i = 0; i < TEST_COUNT(nights); i++) {
+        const struct night *night = &nights[i];
+        pass_night(c, &scheduler, night);
+        for (size_t k = 0; k < NIGHT_ENTRIES; k++) {
+            name_entry(name, night, k);
+            uint64_t count = walk_night(c, &scheduler, night, k);
+            assert_int_equal(schedule_look(c, name).runs, count);
+            assert_true(k != 1 || night->half_past_two == 0 || count == night->half_past_two);
+            assert_true(k != 2 || night->half_past_one == 0 || count == night->half_past_one);
+            assert_int_equal(schedule_remove(c, name), QUERN_OK);
+        }
+    }
     close_scheduler(&scheduler);
 }
 
@@ -365,6 +466,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(each_second_is_enqueued_once),
     CONTRACT_TEST(ticks_of_a_downtime_follow_the_policy),
     CONTRACT_TEST(clock_that_is_set_repeats_no_tick),
+    CONTRACT_TEST(nights_of_a_change_have_the_ticks_of_their_zone),
     CONTRACT_TEST(changed_and_paused_entries_are_noticed),
     CONTRACT_TEST(entry_that_cannot_be_planned_costs_no_other),
     CONTRACT_TEST(task_of_a_tick_has_its_name_and_moment),
