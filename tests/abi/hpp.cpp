@@ -225,6 +225,41 @@ static void lambdas_keep_what_they_capture(const std::string &url)
     CHECK(inspector.task("default", id).result() == std::string("seen: a\0b", 9));
 }
 
+static void schedulers_have_callbacks_and_stop(const std::string &url)
+{
+    int ticks = 0;
+    quern::scheduler *steered = nullptr;
+    quern::scheduler_options options;
+    options.program = "hpp";
+    options.on_entries = [](quern::entry_set &set) {
+        quern::entry entry;
+        entry.name = "second";
+        entry.cron = "* * * * * *";
+        set.add(entry, task_of("t", "before"));
+    };
+    options.before = [](const quern_tick &tick, quern_task &task) {
+        CHECK(std::string(tick.name) == "second" && task.payload_size == 6);
+        task.payload = "after";
+        task.payload_size = 5;
+        return true;
+    };
+    options.after = [&](const quern_tick &) {
+        ticks++;
+        steered->stop();
+    };
+    quern::scheduler scheduler(url, options);
+    quern::scheduler moved = std::move(scheduler);
+    CHECK(scheduler.get() == nullptr && moved.get() != nullptr && !moved.is_ready());
+    steered = &moved;
+    quern::entry wrong;
+    wrong.name = "wrong";
+    wrong.cron = "*";
+    CHECK(thrown_by([&] { moved.add(wrong, task_of("t")); }) == QUERN_E_INVALID);
+    moved.run();
+    CHECK(ticks == 1);
+    CHECK(thrown_by([] { quern::scheduler none("localhost:6379"); }) == QUERN_E_INVALID);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -232,5 +267,6 @@ int main(int argc, char **argv)
     a_copied_task_keeps_headers_and_policy(argv[1]);
     exceptions_become_retries(argv[1]);
     lambdas_keep_what_they_capture(argv[1]);
+    schedulers_have_callbacks_and_stop(argv[1]);
     return 0;
 }
