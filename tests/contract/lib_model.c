@@ -183,13 +183,33 @@ bool model_extend(struct model *m, size_t index, uint64_t token)
     return true;
 }
 
+static bool is_lost(const struct model *m, size_t index, size_t queue)
+{
+    const struct model_task *task = &m->tasks[index];
+    return task->state == QUERN_TASK_ACTIVE && task->queue == queue &&
+           task->lease_until_ms < m->boot_ms;
+}
+
+bool model_is_contested(const struct model *m, size_t queue)
+{
+    size_t takers[MODEL_LOCKS + 1] = {0};
+    for (size_t i = 0; i < MODEL_TASKS; i++) {
+        const struct model_lock *lock = &m->locks[m->tasks[i].lock];
+        bool is_free = lock->task == 0 || lock->until_ms <= m->wall_ms;
+        if (m->tasks[i].lock != 0 && is_free && is_lost(m, i, queue) &&
+            ++takers[m->tasks[i].lock] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t model_recover(struct model *m, size_t queue)
 {
     size_t count = 0;
     for (size_t i = 0; i < MODEL_TASKS; i++) {
         struct model_task *task = &m->tasks[i];
-        if (task->state == QUERN_TASK_ACTIVE && task->queue == queue &&
-            task->lease_until_ms < m->boot_ms) {
+        if (is_lost(m, i, queue)) {
             if (task->started && task->retry_count >= task->retry_max) {
                 (void)fail_run(m, i, true, 0);
             } else {

@@ -54,6 +54,8 @@ enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn
                           int64_t delay_ms);
 bool model_extend(struct model *m, size_t index, uint64_t token);
 size_t model_recover(struct model *m, size_t queue);
+/* Whether a recovery would let two tasks take the same lock: which of them gets it is left open. */
+bool model_is_contested(const struct model *m, size_t queue);
 size_t model_forward(struct model *m, size_t queue);
 void model_prune(struct model *m, size_t queue);
 quern_status model_act(struct model *m, quern_action action, size_t index);

@@ -164,6 +164,9 @@ static void upkeep(struct game *g)
     quern_error err = {0};
     switch (dice(g, 3)) {
     case 0:
+        if (model_is_contested(&g->model, queue)) {
+            break;
+        }
         assert_int_equal(contract_recover(g->c, queue_names[queue]),
                          model_recover(&g->model, queue));
         break;

@@ -280,6 +280,60 @@ static void key_of_a_task_is_listed_and_kept(struct contract *c)
     limits_finish();
 }
 
+/* A unique task of type t with key a; the replacement has another type and another key. */
+static void put_and_replace(struct contract *c)
+{
+    quern_task task = {.type = "t",
+                       .id = "holder",
+                       .unique_ms = 3600000,
+                       .unique_key = "u",
+                       .limit_key = "a",
+                       .on_duplicate = QUERN_ON_DUPLICATE_REPLACE};
+    contract_enqueue(c, &task);
+    task.id = "new";
+    task.type = "slow";
+    task.limit_key = "b";
+    contract_enqueue(c, &task);
+    assert_int_equal(contract_state(c, "default", "new"), 0);
+}
+
+static void replaced_task_is_bound_by_the_limit_of_its_new_type(struct contract *c)
+{
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_TYPE, "slow", "1");
+    limits_set(c, QUERN_LIMIT_TYPE, "t", "1");
+    limits_put(c, "slow0", "slow", "a");
+    limits_put(c, "t0", "t", "a");
+    limits_lease(c, 2, "slow0 t0");
+    put_and_replace(c);
+    limits_done(c, "t0");
+    limits_lease(c, 1, "");
+    limits_done(c, "slow0");
+    limits_put(c, "t1", "t", "a");
+    limits_lease(c, 1, "holder");
+    limits_lease(c, 1, "t1"); /* holder counts for slow only */
+    limits_finish();
+}
+
+static void replaced_task_keeps_its_own_key(struct contract *c)
+{
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_KEY, "a", "1");
+    limits_set(c, QUERN_LIMIT_TYPE, "slow", "9");
+    limits_put(c, "a0", NULL, "a");
+    limits_lease(c, 1, "a0");
+    put_and_replace(c);
+    limits_lease(c, 1, "");
+    limits_put(c, "b0", NULL, "b");
+    limits_lease(c, 1, "b0");
+    limits_done(c, "a0");
+    struct qn_leased *run = contract_take_id(c, "default", "holder");
+    assert_string_equal(run->task.limit_key, "a");
+    assert_string_equal(run->task.type, "slow");
+    qn_leased_free(run);
+    limits_finish();
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(queue_runs_no_more_than_its_limit),
     CONTRACT_TEST(limit_of_a_type_holds_up_no_other_type),
@@ -296,6 +350,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(end_of_a_run_wakes_those_that_wait_for_its_place),
     CONTRACT_TEST(removed_queue_has_no_limits),
     CONTRACT_TEST(key_of_a_task_is_listed_and_kept),
+    CONTRACT_TEST(replaced_task_is_bound_by_the_limit_of_its_new_type),
+    CONTRACT_TEST(replaced_task_keeps_its_own_key),
 };
 
 CONTRACT_MAIN(tests)

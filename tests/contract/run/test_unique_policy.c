@@ -167,6 +167,66 @@ static void lost_lease_renews_the_lock(struct contract *c)
     assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
 }
 
+/* --- Several tasks with one lock ------------------------------------------------------------ */
+
+/* Two equal tasks, "holder" and "second", both with a run, the lock is that of the second. */
+static void take_two(struct contract *c, struct qn_leased *runs[2])
+{
+    quern_task second = unique_keyed;
+    second.id = "second";
+    second.unique_ms = 1000;
+    put_short(c);
+    contract_advance(c, 5000);
+    contract_enqueue(c, &second);
+    assert_int_equal(contract_lease(c, "default", 2, runs), 2);
+    assert_string_equal(runs[0]->task.id, "holder");
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE, "second");
+}
+
+static void end_both(struct contract *c, struct qn_leased *runs[2], enum qn_outcome_kind kind)
+{
+    enum qn_applied applied[2] = {QN_STALE, QN_STALE};
+    const struct qn_outcome outcomes[] = {
+        {.run = runs[1], .kind = kind, .delay_ms = 60000, .started = true, .error = "broken"},
+        {.run = runs[0], .kind = QN_RETRY, .delay_ms = 60000, .started = true, .error = "broken"}};
+    struct qn_queue_share share = {.name = "default", .weight = 1};
+    struct qn_exchange request = {
+        .outcomes = outcomes, .outcome_count = 2, .queues = &share, .queue_count = 1};
+    assert_int_equal(contract_exchange(c, &request, applied, NULL), 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(applied[i], QN_APPLIED);
+        qn_leased_free(runs[i]);
+    }
+}
+
+static void lock_that_an_outcome_frees_is_taken_by_the_next_outcome(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    take_two(c, runs);
+    end_both(c, runs, QN_DONE);
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE, "holder");
+}
+
+static void first_of_two_outcomes_takes_the_ended_lock(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    take_two(c, runs);
+    contract_advance(c, 2 * CONTRACT_LEASE_MS + 1);
+    end_both(c, runs, QN_RETRY);
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE, "second");
+}
+
+static void first_of_two_lost_leases_takes_the_ended_lock(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    take_two(c, runs);
+    contract_advance(c, 2 * CONTRACT_LEASE_MS + 1);
+    assert_int_equal(contract_recover(c, "default"), 2);
+    unique_assert(unique_try_policy(c, NULL, QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE, "holder");
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(tasks_with_the_same_key_are_equal_whatever_they_hold),
     CONTRACT_TEST(lock_until_started_ends_with_the_lease),
@@ -178,5 +238,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(lease_takes_an_ended_lock_again),
     CONTRACT_TEST(lease_leaves_the_lock_of_a_later_task_alone),
     CONTRACT_TEST(lost_lease_renews_the_lock),
+    CONTRACT_TEST(lock_that_an_outcome_frees_is_taken_by_the_next_outcome),
+    CONTRACT_TEST(first_of_two_outcomes_takes_the_ended_lock),
+    CONTRACT_TEST(first_of_two_lost_leases_takes_the_ended_lock),
 };
 CONTRACT_MAIN(tests)

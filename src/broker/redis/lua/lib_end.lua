@@ -76,6 +76,7 @@ end
 local function plan_unlock(id, lock)
     if owns_lock(id, lock) then
         keys_gone[#keys_gone + 1] = lock
+        lock_holders[lock] = false
     end
 end
 
@@ -87,9 +88,11 @@ end
 -- Of a task that goes on in this state, due in wait_ms.
 local function plan_lock(id, state, wait_ms)
     local fields = fields_of(id, 'unique_key', 'quern_opts')
-    local fate = lock_fate(id, fields[1], fields[2], state, wait_ms)
+    local lock = fields[1]
+    local fate = lock_fate(id, lock, fields[2], state, wait_ms)
     if fate then
-        locks[#locks + 1] = {id = id, lock = fields[1], fate = fate}
+        locks[#locks + 1] = {id = id, lock = lock, fate = fate}
+        lock_holders[lock] = fate ~= 'free' and id
     end
 end
 

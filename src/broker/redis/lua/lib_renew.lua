@@ -1,5 +1,8 @@
 -- lib_renew.lua - the lock of a unique task that goes on: it holds while the task lives. Expects Q.
 
+-- Who holds a lock after what a script has planned but not written: an id; false: no task.
+local lock_holders = {}
+
 -- What becomes of the lock when the task comes to this state, due in wait_ms: 'free', 'keep'
 -- (without end), for how many ms it holds from now on, or nil: it stays as it is. A lock that has
 -- ended is taken again if it is free. The options of a task that Go stored do not have the time of
@@ -9,7 +12,10 @@ local function lock_fate(id, lock, options, state, wait_ms)
         return nil
     end
     local ends, span = string.match(options or '', ' u(%d):(%d+)')
-    local holder, left = redis.pcall('GET', lock), redis.call('PTTL', lock)
+    local holder, left = lock_holders[lock], -2
+    if holder == nil then
+        holder, left = redis.pcall('GET', lock), redis.call('PTTL', lock)
+    end
     if not ends then
         return state == 'retry' and holder == id and left > 0 and left + wait_ms or nil
     elseif ends == '1' or ends == '4' or holder and holder ~= id then
