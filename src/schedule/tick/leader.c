@@ -67,6 +67,18 @@ static quern_status ask(struct qn_leader *leader, enum qn_lead_what what,
     return qn_schedule_lead(leader->broker, &lead, ret_reply, err);
 }
 
+/* Programs of others would show each entry twice. If this fails its record ends by itself. */
+static void remove_record(const struct qn_leader *leader)
+{
+    const struct qn_record record = {.id = leader->other};
+    quern_error error = {0};
+    if (leader->other[0] != '\0' &&
+        qn_schedule_record(leader->broker, &record, &error) != QUERN_OK) {
+        QN_LOG(leader->log, QUERN_LOG_WARN, "record for other programs was not removed",
+               QN_LOG_TEXT("error", error.text));
+    }
+}
+
 /* Its predecessors can send nothing from now on. */
 static quern_status begin_leading(struct qn_leader *leader, uint64_t epoch, quern_error *err)
 {
@@ -79,6 +91,7 @@ static quern_status begin_leading(struct qn_leader *leader, uint64_t epoch, quer
     }
     leader->leads = true;
     leader->epoch = epoch;
+    remove_record(leader);
     leader->other[0] = '\0';
     QN_LOG(leader->log, QUERN_LOG_INFO, "scheduler leads", QN_LOG_TEXT("scheduler", leader->id),
            QN_LOG_NUMBER("epoch", epoch));

@@ -19,9 +19,9 @@
 enum {
     LOAD_MS = 30000,      /* even if no change was seen */
     RECORD_MS = 10000,    /* if something has changed */
-    RECORD_OLD_MS = 30000 /* if nothing has */
+    RECORD_OLD_MS = 20000 /* if nothing has */
 };
-#define RECORD_TTL_S 60
+#define RECORD_TTL_S 30
 
 void qn_ticker_init(struct qn_ticker *ticker, struct qn_leader *leader, struct qn_zones *zones,
                     const struct qn_ticker_hooks *hooks)

@@ -182,8 +182,6 @@ static void clock_that_is_set_repeats_no_tick(struct contract *c)
 
 /* --- Nights in which clocks change ---------------------------------------------------- */
 
-#define QUARTER_MS (15 * 60 * INT64_C(1000))
-
 static const char *const night_crons[] = {"*/15 * * * *", "30 2 * * *", "30 1 * * *", "45 1 * * *"};
 #define NIGHT_ENTRIES TEST_COUNT(night_crons)
 
@@ -200,7 +198,7 @@ static void name_entry(char out[64], const struct night *night, size_t index)
     (void)snprintf(out, 64, "%s-%zu", night->name, index);
 }
 
-/* Two days, a quarter of an hour at a time, from noon before the night. */
+/* Two days, an hour at a time, from noon before the night. */
 static void pass_night(struct contract *c, struct scheduler *scheduler, const struct night *night)
 {
     char name[64];
@@ -212,12 +210,14 @@ static void pass_night(struct contract *c, struct scheduler *scheduler, const st
         struct qn_schedule_entry entry = schedule_entry(name);
         entry.cron = night_crons[i];
         entry.zone = night->zone;
+        entry.misfire = QN_MISFIRE_ALL;
+        entry.misfire_max = 1000;
         entry.last_s = night->noon_s;
         assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
     }
-    for (int i = 0; i < 2 * 24 * 4; i++) {
+    for (int i = 0; i < 2 * 24; i++) {
         (void)step(scheduler);
-        contract_advance(c, QUARTER_MS);
+        contract_advance(c, HOUR_MS);
     }
     (void)step(scheduler);
 }
@@ -412,6 +412,25 @@ static void lease_that_is_given_back_is_taken_at_once(struct contract *c)
     close_scheduler(&first);
 }
 
+/* Go's programs list the entries of one scheduler only. */
+static void new_leader_removes_the_record_of_the_one_before(struct contract *c)
+{
+    struct scheduler first;
+    struct scheduler second;
+    open_scheduler(c, &first);
+    open_scheduler(c, &second);
+    put_seconds(c, "e", QN_MISFIRE_ONCE, FIRST_S);
+    (void)step(&first);
+    (void)step(&second);
+    assert_int_equal(test_redis_count(test_store_server(), "ZCARD asynq:schedulers"), 1);
+    contract_advance(c, QN_LEADER_LEASE_MS + 1000);
+    (void)step(&second);
+    assert_true(second.leader.leads);
+    assert_int_equal(test_redis_count(test_store_server(), "ZCARD asynq:schedulers"), 1);
+    close_scheduler(&second);
+    close_scheduler(&first);
+}
+
 /* --- Hooks ---------------------------------------------------------------------------- */
 
 struct hooks {
@@ -474,6 +493,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(leader_that_is_refused_ends_leading),
     CONTRACT_TEST(leader_whose_lease_may_be_over_sends_nothing),
     CONTRACT_TEST(lease_that_is_given_back_is_taken_at_once),
+    CONTRACT_TEST_ONLY("redis", new_leader_removes_the_record_of_the_one_before),
     CONTRACT_TEST(hooks_change_and_veto_tasks),
 };
 CONTRACT_MAIN(tests)
