@@ -8,6 +8,7 @@
 #ifndef QUERN_INSPECTOR_H
 #define QUERN_INSPECTOR_H
 
+#include "quern/entry.h"
 #include "quern/task.h"
 
 #ifdef __cplusplus
@@ -276,6 +277,78 @@ QUERN_API size_t quern_limit_list_size(const quern_limit_list *list);
 QUERN_API const quern_limit *quern_limit_list_at(const quern_limit_list *list, size_t index);
 QUERN_API void quern_limit_list_free(quern_limit_list *list);
 
+/* --- Entries of schedules ----------------------------------------------------------- */
+
+typedef struct quern_entry_list quern_entry_list;
+/* The stored entries by queue and name; queue NULL: of all queues; name NULL: all names. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_entries(quern_inspector *inspector,
+                                                               const char *queue, const char *name,
+                                                               quern_entry_list **ret_list,
+                                                               quern_error *err);
+QUERN_API size_t quern_entry_list_size(const quern_entry_list *list);
+QUERN_API const quern_entry_info *quern_entry_list_at(const quern_entry_list *list, size_t index);
+/* "host:pid:id" of the scheduler that led; "": none did, and no entry was enqueued. */
+QUERN_API const char *quern_entry_list_leader(const quern_entry_list *list);
+QUERN_API void quern_entry_list_free(quern_entry_list *list);
+
+/* What quern_inspector_put_entry may replace. */
+typedef enum quern_entry_put {
+    QUERN_ENTRY_ADD = 0,     /* nothing: QUERN_E_CONFLICT where the queue has such an entry */
+    QUERN_ENTRY_REPLACE = 1, /* an entry that an operator added */
+    QUERN_ENTRY_FORCE = 2 /* also one of a file or a program, which leave it alone from then on */
+} quern_entry_put;
+/* Stores an entry with its task, which has no id and no process_at_ms, and makes its queue. A new
+ * entry has no missed ticks; a replaced one keeps its last tick, its pause and its count of runs.
+ * QUERN_E_INVALID: the text names the field and the rule; QUERN_E_NOT_FOUND: this system has no
+ * such zone; QUERN_E_CONFLICT: see quern_entry_put; QUERN_E_STATE: the entry is one of a file or a
+ * program; QUERN_E_FULL: 10 000 are stored; QUERN_E_UNSUPPORTED: the broker has no priorities. */
+QUERN_NODISCARD static inline quern_status quern_inspector_put_entry(quern_inspector *inspector,
+                                                                     const quern_entry *entry,
+                                                                     const quern_task *task,
+                                                                     quern_entry_put what,
+                                                                     quern_error *err);
+
+/* In the next four, queue may be NULL if one queue only has an entry of this name.
+ * QUERN_E_NOT_FOUND: no such entry; QUERN_E_STATE: several queues have one, and the text names
+ * them. */
+
+typedef enum quern_entry_pause {
+    QUERN_ENTRY_PAUSE = 1,
+    QUERN_ENTRY_RESUME = 2,   /* ticks of the pause are not missed */
+    QUERN_ENTRY_CATCH_UP = 3, /* resumes, and they are missed: the misfire policy decides */
+    QUERN_ENTRY_RESET = 4     /* the next tick is the first one from now on, also for an entry that
+                               * is not paused, or whose last tick lies ahead of the clock */
+} quern_entry_pause;
+/* QUERN_E_STATE: also if it is paused already, or is not paused. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_pause_entry(quern_inspector *inspector,
+                                                                   const char *queue,
+                                                                   const char *name,
+                                                                   quern_entry_pause what,
+                                                                   quern_error *err);
+/* Its history stays for 90 days. QUERN_E_STATE: also for an entry of a file or a program, unless
+ * forced: their next change may add it again. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_entry(quern_inspector *inspector,
+                                                                    const char *queue,
+                                                                    const char *name, bool force,
+                                                                    quern_error *err);
+/* Enqueues its task now, with the id "NAME@UUID" and without a delay; its ticks stay as they are.
+ * The info is for the caller to free. QUERN_E_DUPLICATE, QUERN_E_FULL as quern_client_enqueue. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_trigger_entry(quern_inspector *inspector,
+                                                                     const char *queue,
+                                                                     const char *name,
+                                                                     quern_task_info **ret_info,
+                                                                     quern_error *err);
+typedef struct quern_entry_history quern_entry_history;
+/* What it did, the newest first, up to 1000 events of 90 days; also for an entry that was removed,
+ * if the queue is given. */
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_entry_history(quern_inspector *inspector, const char *queue, const char *name,
+                              quern_entry_history **ret_history, quern_error *err);
+QUERN_API size_t quern_entry_history_size(const quern_entry_history *history);
+QUERN_API const quern_entry_event *quern_entry_history_at(const quern_entry_history *history,
+                                                          size_t index);
+QUERN_API void quern_entry_history_free(quern_entry_history *history);
+
 /* --- The broker itself -------------------------------------------------------------- */
 
 /* Calls on_fact for each fact: name ("version", "path", "durability", ...) and text, both borrowed
@@ -333,6 +406,25 @@ static inline quern_status quern_inspector_set_limit(quern_inspector *inspector,
                                                      const quern_limit *limit, quern_error *err)
 {
     return quern_inspector_set_limit_sized(inspector, limit, sizeof(quern_limit), err);
+}
+
+/* An entry and its task with their sizes. */
+struct quern_entry_put_sized {
+    const quern_entry *entry;
+    size_t entry_size;
+    const quern_task *task;
+    size_t task_size;
+};
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_put_entry_sized(quern_inspector *inspector, const struct quern_entry_put_sized *put,
+                                quern_entry_put what, quern_error *err);
+static inline quern_status quern_inspector_put_entry(quern_inspector *inspector,
+                                                     const quern_entry *entry,
+                                                     const quern_task *task, quern_entry_put what,
+                                                     quern_error *err)
+{
+    const struct quern_entry_put_sized put = {entry, sizeof(quern_entry), task, sizeof(quern_task)};
+    return quern_inspector_put_entry_sized(inspector, &put, what, err);
 }
 
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_set_queue_sized(

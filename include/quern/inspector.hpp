@@ -82,6 +82,10 @@ using worker_list = list<quern_worker_list, const quern_worker_info &, quern_wor
                          quern_worker_list_at, quern_worker_list_free>;
 using limit_list = list<quern_limit_list, const quern_limit &, quern_limit_list_size,
                         quern_limit_list_at, quern_limit_list_free>;
+using entry_list = list<quern_entry_list, const quern_entry_info &, quern_entry_list_size,
+                        quern_entry_list_at, quern_entry_list_free>;
+using entry_history = list<quern_entry_history, const quern_entry_event &, quern_entry_history_size,
+                           quern_entry_history_at, quern_entry_history_free>;
 
 class inspector
 {
@@ -272,6 +276,77 @@ class inspector
         quern_status status =
             quern_inspector_limits(get(), detail::text_or_null(queue), &list, &err);
         return took(ret_list, list, status);
+    }
+
+    /* queue and name: "": all. */
+    entry_list entries(const std::string &queue = {}, const std::string &name = {})
+    {
+        entry_list list;
+        detail::must([&](quern_error &err) { return entries(queue, name, list, err); });
+        return list;
+    }
+    quern_status entries(const std::string &queue, const std::string &name, entry_list &ret_list,
+                         quern_error &err) noexcept
+    {
+        quern_entry_list *list = nullptr;
+        quern_status status = quern_inspector_entries(get(), detail::text_or_null(queue),
+                                                      detail::text_or_null(name), &list, &err);
+        return took(ret_list, list, status);
+    }
+    void put_entry(const quern_entry &entry, const quern_task &task,
+                   quern_entry_put what = QUERN_ENTRY_ADD)
+    {
+        detail::must([&](quern_error &err) { return put_entry(entry, task, what, err); });
+    }
+    quern_status put_entry(const quern_entry &entry, const quern_task &task, quern_entry_put what,
+                           quern_error &err) noexcept
+    {
+        return quern_inspector_put_entry(get(), &entry, &task, what, &err);
+    }
+    /* In the next four, queue may be "" if one queue only has an entry of this name. */
+    void pause_entry(const std::string &queue, const std::string &name, quern_entry_pause what)
+    {
+        detail::must([&](quern_error &err) { return pause_entry(queue, name, what, err); });
+    }
+    quern_status pause_entry(const std::string &queue, const std::string &name,
+                             quern_entry_pause what, quern_error &err) noexcept
+    {
+        return quern_inspector_pause_entry(get(), detail::text_or_null(queue), name.c_str(), what,
+                                           &err);
+    }
+    void remove_entry(const std::string &queue, const std::string &name, bool force = false)
+    {
+        detail::must([&](quern_error &err) { return remove_entry(queue, name, force, err); });
+    }
+    quern_status remove_entry(const std::string &queue, const std::string &name, bool force,
+                              quern_error &err) noexcept
+    {
+        return quern_inspector_remove_entry(get(), detail::text_or_null(queue), name.c_str(), force,
+                                            &err);
+    }
+    void trigger_entry(const std::string &queue, const std::string &name)
+    {
+        detail::must([&](quern_error &err) { return trigger_entry(queue, name, err); });
+    }
+    quern_status trigger_entry(const std::string &queue, const std::string &name,
+                               quern_error &err) noexcept
+    {
+        return quern_inspector_trigger_entry(get(), detail::text_or_null(queue), name.c_str(),
+                                             nullptr, &err);
+    }
+    entry_history history_of_entry(const std::string &queue, const std::string &name)
+    {
+        entry_history history;
+        detail::must([&](quern_error &err) { return history_of_entry(queue, name, history, err); });
+        return history;
+    }
+    quern_status history_of_entry(const std::string &queue, const std::string &name,
+                                  entry_history &ret_history, quern_error &err) noexcept
+    {
+        quern_entry_history *history = nullptr;
+        quern_status status = quern_inspector_entry_history(get(), detail::text_or_null(queue),
+                                                            name.c_str(), &history, &err);
+        return took(ret_history, history, status);
     }
 
     quern_inspector *get() const noexcept

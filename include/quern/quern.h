@@ -31,6 +31,7 @@
 #define QUERN_QUERN_H
 
 #include "quern/client.h"
+#include "quern/entry.h"
 #include "quern/export.h"
 #include "quern/header.h"
 #include "quern/inspector.h"

@@ -10,6 +10,7 @@
 #ifndef QUERN_SCHEDULER_H
 #define QUERN_SCHEDULER_H
 
+#include "quern/entry.h"
 #include "quern/log.h"
 #include "quern/task.h"
 
@@ -19,17 +20,6 @@ extern "C" {
 
 typedef struct quern_scheduler quern_scheduler;
 struct quern_clock;
-
-/* Zero means the default in every field. */
-typedef struct quern_entry {
-    const char *name; /* unique in the queue: 1 to 128 bytes of visible ASCII without { } / " */
-    const char *cron; /* "30 2 * * *"; with six fields the first one is the second; "@every 90s" */
-    const char *zone; /* "Europe/Berlin"; NULL: the one in cron, else that of the scheduler */
-    const char *misfire; /* what happens to missed ticks: "skip", "once" (the newest one; the
-                          * default), or "all N": the newest N, at most 1000 */
-    int64_t late_ms;     /* a tick is missed when it is later than this; 0: 1 minute; -1: none */
-    int64_t jitter_ms;   /* delays each task by a time below this, at most a day */
-} quern_entry;
 
 /* A set of entries that a program gives to its scheduler. */
 typedef struct quern_entry_set quern_entry_set;
@@ -54,21 +44,6 @@ typedef struct quern_tick {
     bool is_duplicate; /* for `after`: no task was stored, because of its lock or its id */
     uint8_t reserved[5];
 } quern_tick;
-
-/* A stored entry, as quern_scheduler_list reports it. */
-typedef struct quern_entry_info {
-    const char *name;
-    const char *queue;
-    const char *type; /* of its task */
-    const char *cron;
-    const char *zone;   /* "": the one in cron, else UTC */
-    const char *origin; /* "cli", "file:PATH", "code:PROGRAM" */
-    const char *fault;  /* why it is not enqueued; NULL: nothing is wrong */
-    int64_t created_at_ms;
-    int64_t paused_at_ms; /* 0: it is not paused */
-    int64_t last_at_ms;   /* ticks up to this moment are done with */
-    uint64_t run_count;   /* tasks of it that were enqueued */
-} quern_entry_info;
 
 typedef struct quern_scheduler_options {
     const char *program; /* the name under which the entries of this program are stored; programs

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "schedule/entry_info.h"
 #include "schedule/origin.h"
 #include "schedule/scheduler.h"
 
@@ -145,23 +146,18 @@ quern_status qn_program_sync(struct quern_scheduler *scheduler, quern_error *err
 struct listing {
     bool (*on_entry)(const quern_entry_info *info, void *user);
     void *user;
+    struct qn_zones zones;
+    struct qn_arena arena; /* of one entry */
+    quern_status status;
 };
 
 static bool report(const struct qn_schedule_entry *entry, void *user)
 {
-    const struct listing *listing = user;
-    const quern_entry_info info = {.name = entry->name,
-                                   .queue = entry->task.queue,
-                                   .type = entry->task.type != NULL ? entry->task.type : "",
-                                   .cron = entry->cron != NULL ? entry->cron : "",
-                                   .zone = entry->zone != NULL ? entry->zone : "",
-                                   .origin = entry->origin != NULL ? entry->origin : "",
-                                   .fault = entry->fault,
-                                   .created_at_ms = entry->created_at_ms,
-                                   .paused_at_ms = entry->paused_at_ms,
-                                   .last_at_ms = entry->last_s * 1000,
-                                   .run_count = entry->runs};
-    return listing->on_entry(&info, listing->user);
+    struct listing *listing = user;
+    quern_entry_info info;
+    qn_arena_reset(&listing->arena);
+    listing->status = qn_entry_info_make(entry, &listing->zones, &listing->arena, &info, NULL);
+    return listing->status == QUERN_OK && listing->on_entry(&info, listing->user);
 }
 
 quern_status quern_scheduler_list(quern_scheduler *scheduler,
@@ -180,5 +176,15 @@ quern_status quern_scheduler_list(quern_scheduler *scheduler,
     }
     struct listing listing = {.on_entry = on_entry, .user = user};
     const struct qn_entry_filter all = {.queue = NULL};
-    return qn_schedule_list(broker, &all, report, &listing, err);
+    quern_status status = qn_zones_init(&listing.zones, NULL, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_schedule_list(broker, &all, report, &listing, err);
+    if (status == QUERN_OK && listing.status != QUERN_OK) {
+        status = qn_error_nomem(err);
+    }
+    qn_arena_finish(&listing.arena);
+    qn_zones_finish(&listing.zones);
+    return status;
 }

@@ -15,7 +15,8 @@ SIZE(quern_client_options, 40);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_entry, 48);
-SIZE(quern_entry_info, 88);
+SIZE(quern_entry_event, 32);
+SIZE(quern_entry_info, 128);
 SIZE(quern_error, 256);
 SIZE(quern_exec_options, 32);
 SIZE(quern_finding, 40);
@@ -51,4 +52,7 @@ SIZE(quern_worker_status, 4);
 SIZE(quern_unique_until, 4);
 SIZE(quern_on_duplicate, 4);
 SIZE(quern_limit_scope, 4);
+SIZE(quern_entry_event_kind, 4);
+SIZE(quern_entry_put, 4);
+SIZE(quern_entry_pause, 4);
 #endif

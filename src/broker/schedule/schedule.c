@@ -26,6 +26,10 @@ quern_status qn_schedule_put(struct qn_broker *broker, struct qn_put *puts, size
     QN_ASSERT(count <= QN_BATCH_MAX);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = qn_schedule_check_entry(puts[i].entry, err);
+        if (status == QUERN_OK && puts[i].entry->task.priority != 0 &&
+            !qn_broker_has_priorities(broker)) {
+            status = qn_broker_refuse_priority(err); /* each tick would be refused */
+        }
     }
     return status != QUERN_OK ? status : broker->ops->schedule_put(broker, puts, count, err);
 }

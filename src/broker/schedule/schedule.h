@@ -93,7 +93,8 @@ struct qn_put {
  * entry->last_s, or if that is 0 the broker's now, so that nothing is caught up. A replaced one
  * keeps its last tick (at least the broker's now if cron, zone or with_seconds have changed), its
  * pause, its creation and its runs. QUERN_E_INVALID: a name that is none, a number out of its
- * range, or a definition longer than QN_ENTRY_SIZE_MAX; nothing was changed. */
+ * range, or a definition longer than QN_ENTRY_SIZE_MAX; QUERN_E_UNSUPPORTED: a
+ * task with a priority, and the broker has none; nothing was changed. */
 typedef quern_status qn_schedule_put_fn(struct qn_broker *broker, struct qn_put *puts, size_t count,
                                         quern_error *err);
 QUERN_NODISCARD qn_schedule_put_fn qn_schedule_put;

@@ -383,6 +383,23 @@ static void old_history_is_pruned(struct contract *c)
     }
 }
 
+/* Else each of its ticks would be refused, at night. */
+static void priority_is_refused_at_once_where_there_is_none(struct contract *c)
+{
+    struct qn_schedule_entry entry = schedule_entry("e");
+    struct qn_put put = {.entry = &entry, .expected = QN_REVISION_NONE};
+    quern_error err = {0};
+    entry.task.priority = 5;
+    if (qn_broker_has_priorities(c->broker)) {
+        assert_ok(qn_schedule_put(c->broker, &put, 1, &err), err);
+        assert_true(schedule_look(c, "e").found);
+        return;
+    }
+    assert_int_equal(qn_schedule_put(c->broker, &put, 1, &err), QUERN_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "priority"));
+    assert_false(schedule_look(c, "e").found);
+}
+
 static void queue_with_entries_is_removed_only_by_force(struct contract *c)
 {
     quern_error err = {0};
@@ -412,6 +429,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(history_is_the_newest_first_and_bounded),
     CONTRACT_TEST(history_of_an_unknown_entry_is_empty),
     CONTRACT_TEST(old_history_is_pruned),
+    CONTRACT_TEST(priority_is_refused_at_once_where_there_is_none),
     CONTRACT_TEST(queue_with_entries_is_removed_only_by_force),
 };
 CONTRACT_MAIN(tests)

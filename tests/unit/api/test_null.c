@@ -117,6 +117,25 @@ static void refuses_limits(struct objects *t)
     quern_limit_list_free(NULL);
 }
 
+static void refuses_entries(struct objects *t)
+{
+    quern_entry_list *list = NULL;
+    quern_entry_history *history = NULL;
+    const quern_entry entry = {.name = "e", .cron = "@daily"};
+    const quern_task task = {.type = "t"};
+    REFUSES("ret_list", quern_inspector_entries(t->inspector, NULL, NULL, NULL, &err));
+    REFUSES("inspector", quern_inspector_entries(NULL, NULL, NULL, &list, &err));
+    REFUSES("entry", quern_inspector_put_entry(t->inspector, NULL, &task, QUERN_ENTRY_ADD, &err));
+    REFUSES("task", quern_inspector_put_entry(t->inspector, &entry, NULL, QUERN_ENTRY_ADD, &err));
+    REFUSES("name", quern_inspector_pause_entry(t->inspector, NULL, NULL, QUERN_ENTRY_PAUSE, &err));
+    REFUSES("name", quern_inspector_remove_entry(t->inspector, NULL, NULL, false, &err));
+    REFUSES("name", quern_inspector_trigger_entry(t->inspector, NULL, NULL, NULL, &err));
+    REFUSES("name", quern_inspector_entry_history(t->inspector, NULL, NULL, &history, &err));
+    REFUSES("ret_history", quern_inspector_entry_history(t->inspector, NULL, "e", NULL, &err));
+    quern_entry_list_free(NULL);
+    quern_entry_history_free(NULL);
+}
+
 static void inspector_names_the_argument_that_is_null(void **state)
 {
     struct objects *t = *state;
@@ -131,6 +150,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("ret_list", quern_inspector_queues(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_pause(t->inspector, NULL, &err));
     refuses_limits(t);
+    refuses_entries(t);
     REFUSES("queue", quern_inspector_resume(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_remove_queue(t->inspector, NULL, false, &err));
     REFUSES("ret_days", quern_inspector_history(t->inspector, "q", 1, NULL, &err));

@@ -176,6 +176,15 @@ static void everything_given_is_kept(void **state)
     assert_int_equal(entry->task.state, QUERN_TASK_AGGREGATING);
 }
 
+static void start_within_is_kept_as_a_duration(void **state)
+{
+    struct desk *desk = *state;
+    const struct qn_entry_given given = {
+        .name = "e", .cron = "0 6 * * *", .task = {.type = "t", .start_within_ms = 7000}};
+    assert_ok(make(desk, &given), desk->err);
+    assert_int_equal(desk->entry.task.start_by_at_ms, 7000);
+}
+
 static void zone_of_the_expression_is_before_that_of_the_scheduler(void **state)
 {
     struct desk *desk = *state;
@@ -263,6 +272,7 @@ static const struct CMUnitTest tests[] = {
     TEST(refusals_name_the_field_and_the_rule),
     TEST(defaults_are_filled_in),
     TEST(everything_given_is_kept),
+    TEST(start_within_is_kept_as_a_duration),
     TEST(zone_of_the_expression_is_before_that_of_the_scheduler),
     TEST(long_definition_is_refused),
     TEST(headers_leave_room_for_those_of_the_scheduler),
