@@ -293,7 +293,8 @@ QUERN_API void quern_entry_list_free(quern_entry_list *list);
 
 /* What quern_inspector_put_entry may replace. */
 typedef enum quern_entry_put {
-    QUERN_ENTRY_ADD = 0,     /* nothing: QUERN_E_CONFLICT where the queue has such an entry */
+    QUERN_ENTRY_ADD = 0, /* nothing: QUERN_E_CONFLICT where the queue has an entry of this name; an
+                          * equal one is left as it is */
     QUERN_ENTRY_REPLACE = 1, /* an entry that an operator added */
     QUERN_ENTRY_FORCE = 2 /* also one of a file or a program, which leave it alone from then on */
 } quern_entry_put;

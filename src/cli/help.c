@@ -78,7 +78,7 @@ void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *
         (void)fprintf(out, "%s\n", verb->about);
     }
     (void)fprintf(out, "\n");
-    for (size_t i = 0; i < verb->option_count; i++) {
+    for (size_t i = verb->shared_count; i < verb->option_count; i++) {
         if (!verb->options[i].unlisted) {
             print_option(&verb->options[i], out);
         }

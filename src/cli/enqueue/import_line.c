@@ -17,9 +17,9 @@
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "cli/enqueue/import.h"
-#include "cli/enqueue/policy.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
+#include "cli/policy.h"
 #include "task/limits.h"
 
 #define MS_PER_S 1000.0

@@ -2,9 +2,10 @@
 /* completion.c - `quern completion bash|zsh|fish`: a script made from the tables of verbs.
  *
  * A script knows, for each verb, the words and options that may come, and the values of options
- * that have few. For the names of queues and the ids of tasks it calls `quern completion queues`,
- * `ids` and `active`, with the --broker of the line. Such names are foreign: a script compares and
- * quotes them, and never evaluates them. Texts are those of the help, in single quotes. */
+ * that have few. For the names of queues and entries and the ids of tasks it calls `quern
+ * completion queues`, `entries`, `ids` and `active`, with the --broker of the line. Such names are
+ * foreign: a script compares and quotes them, and never evaluates them. Texts are those of the
+ * help, in single quotes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,9 @@ static const char *operands_of(const struct qn_verb *verb)
 {
     if (strncmp(verb->operands, "QUEUE", 5) == 0 || strcmp(verb->operands, "[QUEUE]") == 0) {
         return "queues";
+    }
+    if (strncmp(verb->operands, "NAME", 4) == 0 || strcmp(verb->operands, "[NAME]") == 0) {
+        return "entries";
     }
     bool takes_ids =
         strncmp(verb->operands, "ID", 2) == 0 || strncmp(verb->operands, "[ID", 3) == 0;
@@ -371,9 +375,9 @@ static int run_completion(struct qn_cli *cli)
 
 static const struct qn_verb verbs[] = {{
     .name = "",
-    .operands = "bash|zsh|fish|queues|ids|active",
+    .operands = "bash|zsh|fish|queues|entries|ids|active",
     .summary = "print a completion script for the shell",
-    .about = "The scripts call it for the names of queues, and for the ids of (active) tasks.",
+    .about = "The scripts call it for names of queues and entries, ids of (active) tasks.",
     .example = "  quern completion bash > ~/.local/share/bash-completion/completions/quern",
     .operand_min = 1,
     .operand_max = 1,

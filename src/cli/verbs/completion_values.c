@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* completion_values.c - `quern completion queues|ids|active`: what a completion script offers.
+/* completion_values.c - `quern completion queues|entries|ids|active`: what a completion script
+ * offers.
  *
  * A user waits for it at the tab key: so a broker that does not answer is given up soon, after
  * LIMIT_S the process ends whatever it waits for or reads, and at most TASKS_MAX ids are read. A
@@ -44,7 +45,8 @@ static void limit_process(void)
 
 bool qn_completion_values_know(const char *kind)
 {
-    return strcmp(kind, "queues") == 0 || strcmp(kind, "ids") == 0 || strcmp(kind, "active") == 0;
+    return strcmp(kind, "queues") == 0 || strcmp(kind, "entries") == 0 ||
+           strcmp(kind, "ids") == 0 || strcmp(kind, "active") == 0;
 }
 
 static void print_value(json_t *values, const char *text)
@@ -70,6 +72,18 @@ static quern_status print_queues(quern_inspector *inspector, json_t *values, que
         print_value(values, quern_queue_list_at(list, i)->name);
     }
     quern_queue_list_free(list);
+    return status;
+}
+
+static quern_status print_entries(quern_inspector *inspector, json_t *values, quern_error *err)
+{
+    quern_entry_list *list = NULL;
+    quern_status status = quern_inspector_entries(inspector, NULL, NULL, &list, err);
+    (void)alarm(0);
+    for (size_t i = 0; status == QUERN_OK && i < quern_entry_list_size(list); i++) {
+        print_value(values, quern_entry_list_at(list, i)->name);
+    }
+    quern_entry_list_free(list);
     return status;
 }
 
@@ -104,8 +118,9 @@ int qn_completion_values_print(struct qn_cli *cli, const char *kind)
     }
     json_t *values = cli->json ? json_array() : NULL;
     quern_status status =
-        strcmp(kind, "queues") == 0
-            ? print_queues(inspector, values, &err)
+        strcmp(kind, "queues") == 0 ? print_queues(inspector, values, &err)
+        : strcmp(kind, "entries") == 0
+            ? print_entries(inspector, values, &err)
             : print_ids(inspector, strcmp(kind, "active") == 0 ? QUERN_TASK_ACTIVE : 0, values,
                         &err);
     quern_inspector_free(inspector);

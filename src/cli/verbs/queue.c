@@ -130,6 +130,37 @@ static void begin_page(struct by_name *by_name)
     }
 }
 
+/* How many entries of schedules the queue has; -1: not known. */
+static int64_t count_entries(quern_inspector *inspector, const char *queue)
+{
+    quern_error err;
+    quern_entry_list *list = NULL;
+    if (quern_inspector_entries(inspector, queue, NULL, &list, &err) != QUERN_OK) {
+        return -1;
+    }
+    int64_t count = (int64_t)quern_entry_list_size(list);
+    quern_entry_list_free(list);
+    return count;
+}
+
+static int show_queue(struct by_name *by_name, const quern_queue_info *queue,
+                      const quern_worker_list *workers)
+{
+    int64_t entries = count_entries(by_name->inspector, queue->name);
+    if (by_name->cli->json) {
+        json_t *object = qn_queue_show_json(queue, workers);
+        (void)json_object_set_new(object, "entries",
+                                  entries < 0 ? json_null() : json_integer(entries));
+        return add_document(by_name, object);
+    }
+    begin_page(by_name);
+    qn_queue_show_print(queue, workers);
+    if (entries >= 0) {
+        qn_field_number("entries", entries);
+    }
+    return QN_EXIT_OK;
+}
+
 static int inspect(struct by_name *by_name, const char *name)
 {
     struct qn_cli *cli = by_name->cli;
@@ -146,12 +177,7 @@ static int inspect(struct by_name *by_name, const char *name)
         exit_code = QN_EXIT_FAILURE;
     } else {
         workers = qn_service_workers(by_name->inspector);
-        if (cli->json) {
-            exit_code = add_document(by_name, qn_queue_show_json(queue, workers));
-        } else {
-            begin_page(by_name);
-            qn_queue_show_print(queue, workers);
-        }
+        exit_code = show_queue(by_name, queue, workers);
     }
     quern_worker_list_free(workers);
     quern_queue_list_free(list);

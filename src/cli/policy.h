@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* policy.h - the words for the policies of unique tasks, on the command line and in an import. */
-#ifndef QN_CLI_ENQUEUE_POLICY_H
-#define QN_CLI_ENQUEUE_POLICY_H
+#ifndef QN_CLI_POLICY_H
+#define QN_CLI_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* policy.c - the words for the policies of unique tasks. */
-#include "cli/enqueue/policy.h"
+#include "cli/policy.h"
 
 #include <string.h>
 
