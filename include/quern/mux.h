@@ -9,6 +9,7 @@
 #ifndef QUERN_MUX_H
 #define QUERN_MUX_H
 
+#include "quern/group.h"
 #include "quern/run.h"
 
 #ifdef __cplusplus
@@ -86,6 +87,15 @@ QUERN_NODISCARD QUERN_API quern_status quern_mux_use(quern_mux *mux, quern_middl
 QUERN_NODISCARD QUERN_API quern_status quern_mux_not_found(quern_mux *mux, quern_outcome outcome,
                                                            quern_error *err);
 
+/* Registers `aggregator` for the groups that `pattern` serves, by the rule for types, with their
+ * settings. `user` is passed to it unchanged. options may be NULL. A worker aggregates the groups
+ * of the queues that it serves, also of paused ones. Errors as quern_mux_handle. */
+QUERN_NODISCARD static inline quern_status quern_mux_aggregate(quern_mux *mux, const char *pattern,
+                                                               quern_aggregator aggregator,
+                                                               void *user,
+                                                               const quern_group_options *options,
+                                                               quern_error *err);
+
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */
 
 QUERN_NODISCARD QUERN_API quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern,
@@ -109,6 +119,17 @@ static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern, c
                                           const quern_exec_options *options, quern_error *err)
 {
     return quern_mux_exec_sized(mux, pattern, command, options, sizeof(quern_exec_options), err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_mux_aggregate_sized(
+    quern_mux *mux, const char *pattern, quern_aggregator aggregator, void *user,
+    const quern_group_options *options, size_t options_size, quern_error *err);
+static inline quern_status quern_mux_aggregate(quern_mux *mux, const char *pattern,
+                                               quern_aggregator aggregator, void *user,
+                                               const quern_group_options *options, quern_error *err)
+{
+    return quern_mux_aggregate_sized(mux, pattern, aggregator, user, options,
+                                     sizeof(quern_group_options), err);
 }
 
 #ifdef __cplusplus

@@ -139,6 +139,75 @@ class run
     quern_run *run_;
 };
 
+/* One call of an aggregator; valid during the call. */
+class aggregation
+{
+  public:
+    aggregation(quern_aggregation *from, const quern_task *const *members,
+                std::size_t count) noexcept
+        : aggregation_(from), members_(members), count_(count)
+    {
+    }
+    aggregation(const aggregation &) = delete;
+    aggregation &operator=(const aggregation &) = delete;
+
+    std::string_view queue() const noexcept
+    {
+        return quern_aggregation_queue(aggregation_);
+    }
+    std::string_view group() const noexcept
+    {
+        return quern_aggregation_group(aggregation_);
+    }
+    std::size_t size() const noexcept
+    {
+        return count_;
+    }
+    /* The oldest is 0. */
+    task_view operator[](std::size_t index) const noexcept
+    {
+        return task_view(*members_[index]);
+    }
+    bool cancelled() const noexcept
+    {
+        return quern_aggregation_cancelled(aggregation_);
+    }
+    /* For poll(); -1: none can be made. */
+    int cancel_fd() noexcept
+    {
+        return quern_aggregation_cancel_fd(aggregation_);
+    }
+    void store(const task &one)
+    {
+        detail::must([&](quern_error &err) { return store(one, err); });
+    }
+    quern_status store(const task &one, quern_error &err) noexcept
+    {
+        return detail::guard(err, [&] {
+            std::vector<quern_header> headers;
+            const quern_task in = one.view(headers);
+            return quern_aggregation_store(aggregation_, &in, &err);
+        });
+    }
+    /* `return aggregation.fail(outcome::retry, "no such customer");` */
+    outcome fail(outcome how, std::string_view why) noexcept
+    {
+        int size = why.size() < 4096 ? static_cast<int>(why.size()) : 4096;
+        (void)quern_aggregation_fail(aggregation_, QUERN_RETRY, "%.*s", size, why.data());
+        return how;
+    }
+    quern_aggregation *get() const noexcept
+    {
+        return aggregation_;
+    }
+
+  private:
+    quern_aggregation *aggregation_;
+    const quern_task *const *members_;
+    std::size_t count_;
+};
+
+using aggregator = std::function<outcome(aggregation &)>;
 using handler = std::function<outcome(run &, const task_view &)>;
 /* Calls the wrapped handler: `return next();` */
 using next = std::function<outcome()>;
@@ -192,6 +261,32 @@ class mux
                       const quern_exec_options &options, quern_error &err) noexcept
     {
         return quern_mux_exec(mux_.get(), pattern.c_str(), command.c_str(), &options, &err);
+    }
+
+    /* call(aggregation &), returning an outcome. One thread of each worker calls it. */
+    template <typename Call>
+    mux &aggregate(const std::string &pattern, Call call, const quern_group_options &options = {})
+    {
+        detail::must(
+            [&](quern_error &err) { return aggregate(pattern, std::move(call), options, err); });
+        return *this;
+    }
+    template <typename Call>
+    quern_status aggregate(const std::string &pattern, Call call,
+                           const quern_group_options &options, quern_error &err) noexcept
+    {
+        return detail::guard(err, [&] {
+            auto shared = std::make_shared<Call>(std::move(call));
+            auto own = std::make_unique<aggregator>(
+                [shared](aggregation &aggregation) { return (*shared)(aggregation); });
+            aggregators_.reserve(aggregators_.size() + 1);
+            quern_status status = quern_mux_aggregate(mux_.get(), pattern.c_str(), call_aggregator,
+                                                      own.get(), &options, &err);
+            if (status == QUERN_OK) {
+                aggregators_.push_back(std::move(own));
+            }
+            return status;
+        });
     }
 
     /* call(run &, const task_view &, const next &), returning an outcome. */
@@ -295,6 +390,22 @@ class mux
         });
     }
 
+    static quern_outcome call_aggregator(quern_aggregation *aggregation,
+                                         const quern_task *const *members, std::size_t count,
+                                         void *user) noexcept
+    {
+        try {
+            quern::aggregation ours(aggregation, members, count);
+            return static_cast<quern_outcome>((*static_cast<aggregator *>(user))(ours));
+        } catch (const std::exception &thrown) {
+            return quern_aggregation_fail(aggregation, QUERN_RETRY, "%s", thrown.what());
+        } catch (...) {
+            return quern_aggregation_fail(aggregation, QUERN_RETRY,
+                                          "an exception that is no std::exception");
+        }
+    }
+
+    std::vector<std::unique_ptr<aggregator>> aggregators_;
     std::vector<std::unique_ptr<handler>> handlers_; /* mux_ points to them: freed after it */
     std::vector<std::unique_ptr<middleware>> middlewares_;
     detail::handle<quern_mux, quern_mux_free> mux_;

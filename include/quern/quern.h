@@ -33,6 +33,7 @@
 #include "quern/client.h"
 #include "quern/entry.h"
 #include "quern/export.h"
+#include "quern/group.h"
 #include "quern/header.h"
 #include "quern/inspector.h"
 #include "quern/log.h"

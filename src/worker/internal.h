@@ -18,6 +18,7 @@
 #include "message/id.h"
 #include "pool/pool.h"
 #include "quern/worker.h"
+#include "schedule/group/aggregator.h"
 #include "task/limits.h"
 #include "worker/backoff.h"
 #include "worker/fetch/pump.h"
@@ -33,6 +34,14 @@ static inline int64_t qn_earlier(int64_t a, int64_t b)
 }
 
 enum qn_worker_state { QN_WORKER_NEW, QN_WORKER_RUNNING, QN_WORKER_DRAINING, QN_WORKER_STOPPED };
+
+/* The groups that its mux aggregates; constant while threads run. */
+struct qn_worker_groups {
+    bool served; /* by this worker; else nothing below is used */
+    pthread_t thread;
+    struct qn_aggregator aggregator;
+    struct qn_backoff backoff;
+};
 
 struct quern_worker {
     /* Constant after quern_worker_new. */
@@ -65,6 +74,7 @@ struct quern_worker {
     struct qn_pump pump;
     struct qn_keeper keeper;
     struct qn_early_acks early_acks;
+    struct qn_worker_groups groups;
 
     pthread_mutex_t mutex; /* guards all below */
     struct qn_signals signals;

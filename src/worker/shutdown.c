@@ -30,6 +30,11 @@ enum {
     LOG_AGAIN_MS = 10000
 };
 
+static bool is_aggregating(struct quern_worker *worker)
+{
+    return worker->groups.served && qn_aggregator_is_busy(&worker->groups.aggregator);
+}
+
 /* With mutex held. */
 static bool is_settled(const struct quern_worker *worker)
 {
@@ -42,6 +47,7 @@ static void log_left(struct quern_worker *worker, int64_t left_ms)
     (void)pthread_mutex_lock(&worker->mutex);
     size_t count = worker->run_table.running_count;
     (void)pthread_mutex_unlock(&worker->mutex);
+    count += is_aggregating(worker) ? 1 : 0;
     if (count == 0) {
         return;
     }
@@ -72,6 +78,7 @@ static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goa
         (void)pthread_mutex_lock(&worker->mutex);
         bool reached = goal.settled ? is_settled(worker) : worker->run_table.running_count == 0;
         (void)pthread_mutex_unlock(&worker->mutex);
+        reached = reached && !is_aggregating(worker);
         int64_t now_mono_ns = qn_clock_mono_ns();
         if (reached || atomic_load(&worker->stops) >= goal.stops_max ||
             now_mono_ns >= end_mono_ns) {
@@ -100,6 +107,9 @@ static void begin_drain(struct quern_worker *worker)
     qn_signals_wake_pump(worker);
     qn_signals_wake_keeper(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (worker->groups.served) {
+        qn_aggregator_stop(&worker->groups.aggregator);
+    }
 }
 
 static void cancel_all(struct quern_worker *worker)
@@ -113,6 +123,9 @@ static void cancel_all(struct quern_worker *worker)
         }
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (worker->groups.served) {
+        qn_aggregator_cancel(&worker->groups.aggregator);
+    }
 }
 
 /* Returns how many handlers were given up. */
@@ -131,6 +144,9 @@ static size_t give_up_all(struct quern_worker *worker)
     }
     qn_signals_wake_pump(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (worker->groups.served && qn_aggregator_give_up(&worker->groups.aggregator)) {
+        count++;
+    }
     return count;
 }
 
@@ -145,6 +161,7 @@ static void break_off(struct quern_worker *worker)
         (void)pthread_mutex_lock(&worker->mutex);
         running = worker->run_table.running_count;
         (void)pthread_mutex_unlock(&worker->mutex);
+        running += is_aggregating(worker) ? 1 : 0;
         if (running > 0) {
             qn_signals_wait_main(worker, BREAK_LOOK_MS);
         }

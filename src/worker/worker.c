@@ -19,6 +19,7 @@
 #include "worker/control.h"
 #include "worker/fetch/listener.h"
 #include "worker/fetch/second_pump.h"
+#include "worker/groups.h"
 #include "worker/internal.h"
 #include "worker/keeper/data_loss.h"
 #include "worker/keeper/leases.h"
@@ -37,6 +38,9 @@ static void wake_all(void *user)
     (void)pthread_mutex_lock(&worker->mutex);
     qn_signals_wake_all(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (worker->groups.served) {
+        qn_aggregator_wake(&worker->groups.aggregator);
+    }
 }
 
 static void init_locks(struct quern_worker *worker)
@@ -145,6 +149,7 @@ static void end_threads(struct quern_worker *worker, const pthread_t *threads, s
     worker->state = QN_WORKER_STOPPED;
     qn_signals_wake_all(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    qn_groups_stop(worker);
     qn_broker_interrupt(worker->broker);
     for (size_t i = 0; i < count; i++) {
         (void)pthread_join(threads[i], NULL);
@@ -165,7 +170,7 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
     size_t wanted = sizeof starts / sizeof starts[0];
     wanted -= qn_broker_exchanges_max(worker->broker) < QN_EXCHANGES_MAX ? 1 : 0;
     size_t count = 0;
-    quern_status status = QUERN_OK;
+    quern_status status = qn_groups_start(worker, err);
     while (status == QUERN_OK && count < wanted) {
         status =
             qn_thread_start(&threads[count], starts[count].name, starts[count].entry, worker, err);
@@ -252,7 +257,8 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     qn_unknown_log_served(worker);
     qn_queue_check_log(worker);
     status = run_threads(worker, err);
-    bool ended = end_pool(worker, THREADS_END_MS);
+    bool groups_ended = qn_groups_join(worker, THREADS_END_MS);
+    bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
     quern_error lost;
     if (status == QUERN_OK && qn_data_loss_found(worker, &lost)) {
         status = qn_error_set(err, lost.code, "%s", lost.text);
@@ -318,7 +324,8 @@ void quern_worker_free(quern_worker *worker)
     if (worker == NULL) {
         return;
     }
-    if (getpid() != worker->opener_pid || !end_pool(worker, LAST_WAIT_MS)) {
+    if (getpid() != worker->opener_pid || !qn_groups_join(worker, LAST_WAIT_MS) ||
+        !end_pool(worker, LAST_WAIT_MS)) {
         return; /* leaked on purpose: its threads are not ours, or still use it */
     }
     drop_runs(worker);

@@ -260,6 +260,44 @@ static void schedulers_have_callbacks_and_stop(const std::string &url)
     CHECK(thrown_by([] { quern::scheduler none("localhost:6379"); }) == QUERN_E_INVALID);
 }
 
+static void a_lambda_aggregates_a_group(const std::string &url)
+{
+    quern::client client(url);
+    std::string log;
+    quern::mux mux;
+    mux.aggregate(
+        "sums:",
+        [own = std::make_unique<int>(1), &log](quern::aggregation &aggregation) {
+            CHECK(*own == 1 && aggregation.queue() == "groups" && !aggregation.cancelled());
+            CHECK(aggregation.group() == "sums:x" && aggregation.size() == 2);
+            if (log.empty()) {
+                log = "thrown ";
+                throw std::runtime_error("the first call");
+            }
+            quern::task sum = task_of("sum");
+            std::string both =
+                std::string(aggregation[0].payload()) + std::string(aggregation[1].payload());
+            sum.payload = both;
+            aggregation.store(sum);
+            CHECK(thrown_by([&] { aggregation.store(sum); }) == QUERN_E_STATE);
+            return quern::outcome::done;
+        },
+        quern_group_options{0, 0, 2, 0});
+    mux.handle("sum", [&log](const quern::task_view &task) { log += task.payload(); });
+    for (const char *payload : {"a", "b"}) {
+        quern::task member = task_of("member", payload);
+        member.queue = "groups";
+        member.group = "sums:x";
+        client.enqueue(member);
+    }
+    quern::worker_options options;
+    options.queues = {{"groups", 1}};
+    options.drain = true;
+    quern::worker worker(url, std::move(mux), std::move(options));
+    worker.run();
+    CHECK(log == "thrown ab");
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
@@ -268,5 +306,6 @@ int main(int argc, char **argv)
     exceptions_become_retries(argv[1]);
     lambdas_keep_what_they_capture(argv[1]);
     schedulers_have_callbacks_and_stop(argv[1]);
+    a_lambda_aggregates_a_group(argv[1]);
     return 0;
 }

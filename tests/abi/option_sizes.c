@@ -20,6 +20,7 @@ SIZE(quern_entry_info, 128);
 SIZE(quern_error, 256);
 SIZE(quern_exec_options, 32);
 SIZE(quern_finding, 40);
+SIZE(quern_group_options, 32);
 SIZE(quern_handler_options, 40);
 SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);

@@ -16,13 +16,18 @@ for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
         documented[row.group(2)] = (row.group(1), set(row.group(3).replace(",", " ").split()))
 
 logged = {}
-sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")), pathlib.Path("src/cli/work/log.c")]
+sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")),
+           *sorted(pathlib.Path("src/schedule/group").rglob("*.c")),
+           pathlib.Path("src/cli/work/log.c")]
 for source in sources:
     text = source.read_text(encoding="utf-8")
     for call in re.findall(r"\bQN_LOG\((.*?)\);\n", text, re.DOTALL):
         head = call.split("QN_LOG_", 1)[0]
         for message in re.findall(r'"([^"]+)"', head):
             logged.setdefault(message, set()).update(re.findall(r'QN_LOG_\w+\(\s*"(\w+)"', call))
+    for call in re.findall(r"\blog_set\(([^{}]*?)\);\n", text):
+        for message in re.findall(r'"([^"]+)"', call):
+            logged.setdefault(message, set())
     for message in re.findall(r'qn_log_write\([^"]*"([^"]+)"', text):
         logged.setdefault(re.sub(r"%\w*d", "8", message.replace("%zu %s", "2 runs")), set())
 for function in re.findall(r"\*describe\(.*?\n}\n",

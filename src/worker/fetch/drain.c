@@ -76,6 +76,11 @@ static void log_queue(const struct survey *survey, size_t i, const quern_queue_i
     int64_t next_due_at_ms = survey->next_due_at_ms[i];
     qn_moment_format(next_due_at_ms, next_due, sizeof next_due);
     uint64_t unserved = survey->unserved[i];
+    bool served = survey->worker->groups.served;
+    const struct qn_log_field grouped_field = {.name = "aggregating",
+                                               .number =
+                                                   (int64_t)queue->counts[QUERN_TASK_AGGREGATING],
+                                               .is_number = served};
     const struct qn_log_field unserved_field = {
         .name = "unserved", .number = (int64_t)unserved, .is_number = unserved > 0};
     QN_LOG(&survey->worker->log, unserved > 0 ? QUERN_LOG_WARN : QUERN_LOG_INFO, "not drained yet",
@@ -84,7 +89,7 @@ static void log_queue(const struct survey *survey, size_t i, const quern_queue_i
            QN_LOG_TEXT("paused", queue->paused_at_ms != 0 ? "yes" : NULL),
            QN_LOG_NUMBER("active", queue->counts[QUERN_TASK_ACTIVE]),
            QN_LOG_NUMBER("scheduled", queue->counts[QUERN_TASK_SCHEDULED]),
-           QN_LOG_NUMBER("retry", queue->counts[QUERN_TASK_RETRY]), unserved_field,
+           QN_LOG_NUMBER("retry", queue->counts[QUERN_TASK_RETRY]), grouped_field, unserved_field,
            QN_LOG_TEXT("next_due", next_due_at_ms != INT64_MAX ? next_due : NULL),
            QN_LOG_TEXT("hint", unserved > 0 ? "no handler here for their types; --unknown archive "
                                               "(quern_mux_not_found) archives them"
@@ -97,6 +102,7 @@ static bool log_if_served(const quern_queue_info *queue, void *user)
     const struct quern_worker *worker = survey->worker;
     uint64_t left = queue->counts[QUERN_TASK_PENDING] + queue->counts[QUERN_TASK_ACTIVE] +
                     queue->counts[QUERN_TASK_SCHEDULED] + queue->counts[QUERN_TASK_RETRY];
+    left += worker->groups.served ? queue->counts[QUERN_TASK_AGGREGATING] : 0;
     for (size_t i = 0; i < worker->queue_count; i++) {
         if (strcmp(worker->queue_names[i], queue->name) == 0 && left > 0) {
             log_queue(survey, i, queue);

@@ -223,6 +223,22 @@ static bool expects_tasks(struct quern_worker *worker)
            pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock);
 }
 
+/* Whether nothing waits in the groups that this worker aggregates. They must have been looked at
+ * since the rest was found empty, because delayed tasks may have joined them before. */
+static bool groups_are_empty(struct quern_worker *worker, bool drained, int64_t now_mono_ns)
+{
+    struct qn_pump *pump = &worker->pump;
+    if (!worker->groups.served || !drained) {
+        pump->drained_since_mono_ns = 0;
+        return true;
+    }
+    if (pump->drained_since_mono_ns == 0) {
+        pump->drained_since_mono_ns = now_mono_ns;
+        qn_aggregator_wake(&worker->groups.aggregator);
+    }
+    return qn_aggregator_empty_since(&worker->groups.aggregator) >= pump->drained_since_mono_ns;
+}
+
 /* A worker with the option drain stops once its queues hold nothing more for it, one with
  * until_idle once nothing is due. */
 static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
@@ -237,6 +253,8 @@ static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
         qn_broker_drained(worker->broker, qn_worker_names(worker),
                           is_idle ? QN_UNTIL_IDLE : QN_UNTIL_EMPTY, &drained, &error);
     note_call(worker, status, &error);
+    drained =
+        groups_are_empty(worker, status == QUERN_OK && drained, qn_clock_mono_ns()) && drained;
     if (status == QUERN_OK && drained && atomic_load(&worker->stops) == 0) {
         quern_worker_stop(worker);
     } else if (status == QUERN_OK && !drained) {

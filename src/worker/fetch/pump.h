@@ -25,6 +25,7 @@ struct qn_pump {
     struct qn_prefetch prefetch;
     struct qn_unknown unknown;
     struct qn_backoff backoff;         /* of exchange, arm and drained */
+    int64_t drained_since_mono_ns;     /* the broker has said so since then; 0: it has not */
     struct qn_backoff forward_backoff; /* of forward: the others need not wait for it */
     struct qn_backoff second_backoff;  /* of the second pump: how long it stays away */
     struct qn_solo_state solo;

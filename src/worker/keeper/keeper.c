@@ -28,6 +28,8 @@ static const struct timer timers[] = {
     {.run = qn_upkeep_prune, .period_ms = 10000},
     {.run = qn_data_loss_check, .period_ms = 1000},
     {.run = qn_progress_store, .period_ms = 1000},
+    {.run = qn_upkeep_check_groups, .period_ms = 1000},
+    {.run = qn_upkeep_reclaim_sets, .period_ms = 5000},
     {.run = qn_upkeep_warn_groups, .period_ms = 600000}, /* reads all counts */
 };
 enum { TIMER_COUNT = sizeof timers / sizeof timers[0], HEARTBEAT = 0 };

@@ -7,6 +7,8 @@
  * a backoff that is never longer than the usual pace, and at once when another thread gets an
  * answer. With no run to hold it still keeps the channel open.
  *
+ * The lease of a set of a group that is being aggregated is extended at the same pace.
+ *
  * It asks in large batches, each run once a round, also for runs whose outcome the broker has not
  * confirmed yet. A lease that turns out to be lost cancels its run, because the task may belong to
  * another run by now. The run stays in the table until its handler ends, because a success may
@@ -137,7 +139,11 @@ void *qn_leases_main(void *argument)
         int64_t pace_ms =
             QN_BUG(EXTENDED_LATE) ? 2 * worker->options.lease_ms : worker->options.lease_ms / 3;
         until_mono_ns = qn_clock_mono_ns() + pace_ms * QN_NS_PER_MS;
-        if (extend_all(worker, ++round, &error) == QUERN_OK) {
+        quern_status status = extend_all(worker, ++round, &error);
+        if (status == QUERN_OK && worker->groups.served) {
+            status = qn_aggregator_extend(&worker->groups.aggregator, &error);
+        }
+        if (status == QUERN_OK) {
             qn_backoff_end(&backoff);
         } else {
             qn_backoff_fail(&backoff, &error);

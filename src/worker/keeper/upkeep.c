@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
+#include "broker/group.h"
 #include "broker/listing.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
@@ -20,6 +21,7 @@ enum {
     ROUNDS_MAX = 8,
     FORWARD_BATCH = 256,
     RECOVER_BATCH = 256,
+    RECLAIM_BATCH = QN_GROUP_SET_MAX,
     DUE_KNOWN_MS = QN_SAFETY_NET_MS + 500 /* the pump asks once in the first of these */
 };
 
@@ -237,6 +239,36 @@ quern_status qn_upkeep_prune(struct quern_worker *worker, quern_error *err)
     return status;
 }
 
+quern_status qn_upkeep_check_groups(struct quern_worker *worker, quern_error *err)
+{
+    (void)err;
+    if (worker->groups.served) {
+        qn_aggregator_check_timeout(&worker->groups.aggregator);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_upkeep_reclaim_sets(struct quern_worker *worker, quern_error *err)
+{
+    size_t reclaimed = RECLAIM_BATCH;
+    quern_status status = QUERN_OK;
+    for (int round = 0; round < ROUNDS_MAX && status == QUERN_OK && reclaimed >= RECLAIM_BATCH;
+         round++) {
+        reclaimed = 0;
+        status = qn_broker_reclaim_sets(worker->broker,
+                                        (struct qn_upkeep){qn_worker_names(worker), RECLAIM_BATCH},
+                                        &reclaimed, err);
+        if (reclaimed > 0) {
+            QN_LOG(&worker->log, QUERN_LOG_INFO, "tasks of dead aggregators back in their groups",
+                   QN_LOG_NUMBER("tasks", reclaimed));
+        }
+        if (reclaimed > 0 && worker->groups.served) {
+            qn_aggregator_wake(&worker->groups.aggregator);
+        }
+    }
+    return status;
+}
+
 static bool note_groups(const quern_queue_info *queue, void *user)
 {
     struct quern_worker *worker = user;
@@ -251,6 +283,9 @@ static bool note_groups(const quern_queue_info *queue, void *user)
 
 quern_status qn_upkeep_warn_groups(struct quern_worker *worker, quern_error *err)
 {
+    if (worker->groups.served) {
+        return QUERN_OK; /* it logs the groups for which it has no aggregator */
+    }
     const struct qn_names names = qn_worker_names(worker);
     quern_status status = qn_broker_queues(worker->broker, &names, note_groups, worker, err);
     if (status != QUERN_OK) {

@@ -37,6 +37,7 @@ struct quern_mux {
     struct layer *layers; /* outermost first */
     size_t layer_count;
     size_t layer_capacity;
+    struct qn_group_table groups;
     quern_outcome not_found;
     bool counts_unknown;  /* not_found was set */
     _Atomic int *freezes; /* apart, so that a const mux can be frozen */
@@ -85,6 +86,7 @@ void quern_mux_free(quern_mux *mux)
     for (size_t i = 0; i < mux->entry_count; i++) {
         finish_entry(&mux->entries[i]);
     }
+    qn_group_table_finish(&mux->groups);
     qn_free(mux->entries);
     qn_free(mux->layers);
     qn_free(mux->freezes);
@@ -187,6 +189,33 @@ quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern, quern_h
         return status;
     }
     return qn_mux_add(mux, pattern, &entry, err);
+}
+
+quern_status qn_mux_add_aggregator(quern_mux *mux, const char *pattern,
+                                   const struct qn_group_entry *entry, quern_error *err)
+{
+    quern_status status = check_change(mux, err);
+    return status == QUERN_OK ? qn_group_table_add(&mux->groups, pattern, entry, err) : status;
+}
+
+quern_status quern_mux_aggregate_sized(quern_mux *mux, const char *pattern,
+                                       quern_aggregator aggregator, void *user,
+                                       const quern_group_options *options, size_t options_size,
+                                       quern_error *err)
+{
+    if (pattern == NULL || aggregator == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            pattern == NULL ? "pattern" : "aggregator");
+    }
+    struct qn_group_entry entry = {.aggregator = aggregator, .user = user};
+    quern_status status =
+        qn_group_options_read((struct qn_bytes){options, options_size}, &entry.options, err);
+    return status == QUERN_OK ? qn_mux_add_aggregator(mux, pattern, &entry, err) : status;
+}
+
+const struct qn_group_table *qn_mux_groups(const quern_mux *mux)
+{
+    return &mux->groups;
 }
 
 quern_status quern_mux_use(quern_mux *mux, quern_middleware middleware, void *user,
@@ -312,6 +341,11 @@ bool qn_mux_shares_process(const quern_mux *mux)
 {
     for (size_t i = 0; i < mux->entry_count; i++) {
         if (!mux->entries[i].has_process) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < mux->groups.count; i++) {
+        if (!mux->groups.entries[i].has_process) {
             return true;
         }
     }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "quern/mux.h"
+#include "schedule/group/group_table.h"
 
 struct qn_mux_entry {
     char *pattern;
@@ -34,7 +35,14 @@ quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task
  * the mux owns entry->user when free_user is given. */
 QUERN_NODISCARD quern_status qn_mux_add(quern_mux *mux, const char *pattern,
                                         const struct qn_mux_entry *entry, quern_error *err);
-/* Whether code of handlers runs in the process of the worker, so that it may end it. While frozen.
+/* Registers an aggregator as quern_mux_aggregate does; entry->options are checked already. On
+ * success the mux owns entry->user when free_user is given. */
+QUERN_NODISCARD quern_status qn_mux_add_aggregator(quern_mux *mux, const char *pattern,
+                                                   const struct qn_group_entry *entry,
+                                                   quern_error *err);
+const struct qn_group_table *qn_mux_groups(const quern_mux *mux);
+/* Whether code of handlers or aggregators runs in the process of the worker, so that it may end it.
+ * While frozen.
  */
 bool qn_mux_shares_process(const quern_mux *mux);
 /* While frozen (calls nest) the mux cannot be changed. Any thread. */

@@ -59,6 +59,16 @@ static quern_outcome handler(quern_run *run, const quern_task *task, void *user)
     return QUERN_DONE;
 }
 
+static quern_outcome aggregator(quern_aggregation *aggregation, const quern_task *const *members,
+                                size_t count, void *user)
+{
+    (void)aggregation;
+    (void)members;
+    (void)count;
+    (void)user;
+    return QUERN_DONE;
+}
+
 static void client_names_the_argument_that_is_null(void **state)
 {
     struct objects *t = *state;
@@ -83,6 +93,10 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     REFUSES("mux", quern_mux_handle(NULL, "t", handler, NULL, NULL, &err));
     REFUSES("pattern", quern_mux_handle(t->mux, NULL, handler, NULL, NULL, &err));
     REFUSES("handler", quern_mux_handle(t->mux, "t", NULL, NULL, NULL, &err));
+    REFUSES("mux", quern_mux_aggregate(NULL, "t", aggregator, NULL, NULL, &err));
+    REFUSES("pattern", quern_mux_aggregate(t->mux, NULL, aggregator, NULL, NULL, &err));
+    REFUSES("aggregator", quern_mux_aggregate(t->mux, "t", NULL, NULL, NULL, &err));
+    REFUSES("aggregation", quern_aggregation_store(NULL, &(quern_task){.type = "t"}, &err));
     REFUSES("mux", quern_mux_exec(NULL, "t", "true", NULL, &err));
     REFUSES("pattern", quern_mux_exec(t->mux, NULL, "true", NULL, &err));
     REFUSES("command", quern_mux_exec(t->mux, "t", NULL, NULL, &err));
