@@ -88,7 +88,7 @@ void qn_work_end_finish(struct qn_work *work)
 /* --- What is left ---------------------------------------------------------------------- */
 
 struct left {
-    uint64_t pending, active, scheduled, retry;
+    uint64_t pending, active, scheduled, retry, aggregating;
     int64_t next_due_at_ms; /* INT64_MAX: nothing is delayed */
     bool known;             /* the broker answered */
 };
@@ -123,6 +123,7 @@ static struct left read_left(const struct qn_work *work, quern_inspector *inspec
         left.active += queue->counts[QUERN_TASK_ACTIVE];
         left.scheduled += queue->counts[QUERN_TASK_SCHEDULED];
         left.retry += queue->counts[QUERN_TASK_RETRY];
+        left.aggregating += queue->counts[QUERN_TASK_AGGREGATING];
         if (queue->counts[QUERN_TASK_SCHEDULED] > 0) {
             note_next_due(inspector, queue->name, QUERN_TASK_SCHEDULED, &left);
         }
@@ -152,6 +153,7 @@ static void report_left(const struct qn_work *work, const struct left *left)
     add_part(&parts, left->active, "active");
     add_part(&parts, left->scheduled, "scheduled");
     add_part(&parts, left->retry, "retry");
+    add_part(&parts, work->aggregates ? left->aggregating : 0, "aggregating");
     if (left->next_due_at_ms != INT64_MAX) {
         int64_t in_ms = left->next_due_at_ms - qn_clock_wall_ms(qn_clock_system());
         qn_moment_format(left->next_due_at_ms, at, sizeof at);

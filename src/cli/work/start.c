@@ -33,10 +33,11 @@ static void keep_item(const char *name, const char *text, void *user)
     }
 }
 
-/* Tasks in groups wait for an aggregator, which no worker has yet. */
+/* Tasks in groups wait for an aggregator. A worker that has one logs the groups that it does not
+ * serve. */
 static void warn_of_groups(const struct qn_work *work, const quern_queue_list *list)
 {
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+    for (size_t i = 0; !work->aggregates && i < quern_queue_list_size(list); i++) {
         const quern_queue_info *queue = quern_queue_list_at(list, i);
         uint64_t count = queue->counts[QUERN_TASK_AGGREGATING];
         if (count > 0) {

@@ -15,6 +15,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
+#include "cli/work/aggregate.h"
 #include "cli/work/end.h"
 #include "cli/work/queues.h"
 #include "cli/work/signal.h"
@@ -23,6 +24,7 @@
 
 enum option {
     OPTION_EXEC,
+    OPTION_AGGREGATE,
     OPTION_QUEUE,
     OPTION_STRICT,
     OPTION_CONCURRENCY,
@@ -37,12 +39,18 @@ enum option {
     OPTION_VERBOSE,
     OPTION_LOG_FORMAT,
     OPTION_ON_HUP,
-    OPTION_LOG_STDERR
+    OPTION_LOG_STDERR,
+    OPTION_AGGREGATE_TYPE,
+    OPTION_GROUP_GRACE,
+    OPTION_GROUP_MAX_DELAY,
+    OPTION_GROUP_MAX_SIZE
 };
 
 static const struct qn_option options[] = {
     [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run tasks of a type, a prefix or * by /bin/sh -c",
                      QN_OPTION_TEXT, .repeats = true},
+    [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND", "make one task of those in such a group",
+                          QN_OPTION_TEXT, .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict-priority", NULL, "lower weights only when others are empty",
@@ -69,7 +77,16 @@ static const struct qn_option options[] = {
                            QN_OPTION_TEXT},
     [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
                            QN_OPTION_FLAG},
-    [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT},
+    [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT,
+                       .unlisted = true},
+    [OPTION_AGGREGATE_TYPE] = {"aggregate-type", "[PATTERN=]TYPE", "type of the task made of them",
+                               QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_GROUP_GRACE] = {"group-grace", "[PATTERN=]D", "aggregate when no task came for D (1m)",
+                            QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_GROUP_MAX_DELAY] = {"group-max-delay", "[PATTERN=]D", "or when the oldest waited for D",
+                                QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_GROUP_MAX_SIZE] = {"group-max-size", "[PATTERN=]N", "or when there are N",
+                               QN_OPTION_TEXT, .repeats = true, .unlisted = true},
 };
 
 /* --- Options -------------------------------------------------------------------------- */
@@ -131,6 +148,16 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
     int exit_code = set_unknown(cli, mux);
     for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
         exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, text) : exit_code;
+    }
+    if (exit_code == QN_EXIT_OK) {
+        const struct qn_work_aggregate_options places = {
+            .aggregate = OPTION_AGGREGATE,
+            .type = OPTION_AGGREGATE_TYPE,
+            .grace = OPTION_GROUP_GRACE,
+            .max_delay = OPTION_GROUP_MAX_DELAY,
+            .max_size = OPTION_GROUP_MAX_SIZE,
+        };
+        exit_code = qn_work_aggregate_read(cli, places, mux);
     }
     if (exit_code != QN_EXIT_OK) {
         quern_mux_free(mux);
@@ -251,6 +278,7 @@ static int run_work(struct qn_cli *cli)
     work->strict = qn_args_given(args, OPTION_STRICT);
     work->drain = qn_args_given(args, OPTION_DRAIN);
     work->until_idle = qn_args_given(args, OPTION_UNTIL_IDLE);
+    work->aggregates = qn_args_given(args, OPTION_AGGREGATE);
     work->no_wait = qn_args_given(args, OPTION_NO_WAIT);
     work->log.json = cli->json;
     work->log.verbose = qn_args_given(args, OPTION_VERBOSE);

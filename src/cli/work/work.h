@@ -20,6 +20,7 @@ struct qn_work {
     bool drain;
     bool until_idle;
     bool no_wait;
+    bool aggregates;
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
 };
