@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/group.h"
 #include "broker/inspect.h"
+#include "broker/limit/limit.h"
 #include "quern/quern.h"
 #include "task/limits.h"
 
@@ -374,10 +376,118 @@ static void worker_without_memory_loses_no_task(void **state)
     test_dir_remove(place.dir);
 }
 
+/* --- Groups and settings -------------------------------------------------------------- */
+
+static bool take_pairs(const char *queue, const char *group, struct qn_group_settings *ret_settings,
+                       void *user)
+{
+    (void)queue, (void)group, (void)user;
+    *ret_settings = (struct qn_group_settings){.max_size = 2};
+    return true;
+}
+
+static size_t members_in;
+
+static void put_pair(struct qn_broker *broker, long n)
+{
+    const struct qn_heartbeat heartbeat = {
+        .worker_id = "w", .owner = "nowhere", .host = "h", .status = "active", .queues = "q=1"};
+    char ids[2][24];
+    struct qn_task tasks[2];
+    quern_status results[2];
+    quern_error err = {0};
+    long left = atomic_exchange(&test_alloc_until_failure, 0);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "n%ld-%d-%d", n, i, (int)test_alloc_for_good);
+        tasks[i] = (struct qn_task){.id = ids[i],
+                                    .queue = "q",
+                                    .type = "t",
+                                    .payload = "",
+                                    .group = "g",
+                                    .state = QUERN_TASK_AGGREGATING};
+    }
+    assert_ok(qn_broker_heartbeat(broker, &heartbeat, &err), err);
+    const struct qn_enqueue enqueue = {.tasks = tasks, .count = 2, .results = results};
+    assert_ok(qn_broker_enqueue(broker, &enqueue, &err), err);
+    members_in += 2;
+    atomic_store(&test_alloc_until_failure, left);
+}
+
+/* Each member is in its group, in a set, or in a task that was made of two. */
+static quern_status group_scene(struct place *place, long n)
+{
+    char id[24];
+    struct qn_group_cursor cursor = {0};
+    const struct qn_aggregate aggregate = {.queue = "q",
+                                           .worker_id = "w",
+                                           .lease_ms = 60000,
+                                           .cursor = &cursor,
+                                           .settings = take_pairs};
+    struct qn_aggregate_reply reply = {0};
+    quern_error err = {0};
+    struct qn_broker *broker = open_safely(place);
+    put_pair(broker, n);
+    (void)snprintf(id, sizeof id, "made%ld-%d", n, (int)test_alloc_for_good);
+    const struct qn_task task = {
+        .id = id, .queue = "q", .type = "made", .payload = "", .state = QUERN_TASK_PENDING};
+    quern_status status = qn_broker_aggregate(broker, &aggregate, &reply, &err);
+    if (status == QUERN_OK) {
+        assert_non_null(reply.set);
+        const struct qn_finish_set finish = {.set = reply.set, .task = &task};
+        status = qn_broker_finish_set(broker, &finish, &err);
+    }
+    qn_group_set_free(reply.set);
+    assert_int_equal(tasks_in(broker, QUERN_TASK_AGGREGATING) +
+                         2 * tasks_in(broker, QUERN_TASK_PENDING),
+                     members_in);
+    close_safely(broker);
+    return status;
+}
+
+static bool pass_limit(const quern_limit *limit, void *user)
+{
+    (void)limit, (void)user;
+    return true;
+}
+
+static quern_status settings_scene(struct place *place, long n)
+{
+    const quern_queue_settings settings = {.max_pending = 1 + n};
+    const quern_limit limit = {.queue = "q", .scope = QUERN_LIMIT_TYPE, .name = "t", .count = 1};
+    const struct qn_limit_owner owner = {.queue = "q", .scope = QUERN_LIMIT_TYPE, .name = "t"};
+    quern_error err = {0};
+    struct qn_broker *broker = open_safely(place);
+    quern_status status = qn_broker_set_queue(broker, "q", &settings, &err);
+    if (status == QUERN_OK) {
+        status = qn_broker_set_limit(broker, &limit, &err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_broker_limits(broker, NULL, pass_limit, NULL, &err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_broker_remove_limit(broker, &owner, &err);
+    }
+    close_safely(broker);
+    return status;
+}
+
+static void groups_and_settings_without_memory_lose_nothing(void **state)
+{
+    (void)state;
+    struct place place;
+    place_make(&place);
+    members_in = 0;
+    assert_true(sweep(group_scene, &place, false) > 0);
+    assert_true(sweep(group_scene, &place, true) > 0);
+    assert_true(sweep(settings_scene, &place, false) > 0);
+    test_dir_remove(place.dir);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(enqueue_without_memory_stores_all_or_nothing),
     cmocka_unit_test(exchange_without_memory_loses_no_task),
     cmocka_unit_test(inspecting_without_memory_changes_nothing_by_half),
     cmocka_unit_test(worker_without_memory_loses_no_task),
+    cmocka_unit_test(groups_and_settings_without_memory_lose_nothing),
 };
 TEST_MAIN(tests)
