@@ -237,7 +237,8 @@ typedef enum quern_limit_scope {
 
 /* How many tasks of a queue may run at a time, over all workers, or how many may start in a time.
  * Workers check it before they take a task, so one that has to wait costs no attempt and no slot.
- * Go's workers do not know of limits, and neither observe them nor count. */
+ * Go's workers do not know of limits: they do not observe them, and their starts do not count; what
+ * they run does. A Redis broker has only those of a whole queue, else QUERN_E_UNSUPPORTED. */
 typedef struct quern_limit {
     const char *queue;
     const char *name;  /* the type or key; "*": each one that has no limit of its own; of a queue

@@ -28,8 +28,8 @@ quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, stru
     pthread_mutex_unlock(&client->ids_mutex);
     if (status == QUERN_OK && ret_task->limit_key != NULL &&
         !qn_broker_has_limits(client->broker)) {
-        status = qn_error_set(err, QUERN_E_UNSUPPORTED,
-                              "limit_key: this broker does not have limits yet");
+        status =
+            qn_error_set(err, QUERN_E_UNSUPPORTED, "limit_key: this broker has no limits by key");
     }
     return status;
 }

@@ -18,6 +18,29 @@ from lib_quern import FULL
 LEASE = "asynq:{default}:lease"
 
 
+class LimitTest(InteropTest):
+    def test_limit_binds_quern_beside_runs_of_go_and_go_not_at_all(self):
+        self.quern("limit", "set", "default", "1")
+        server = self.go_server()
+        self.enqueue("hold", b"", "--id", "x")
+        self.until_started("x")
+        self.freeze(server)
+        self.enqueue("ok", b"", "--id", "y", "--retention", "1h")
+        self.enqueue("ok", b"", "--id", "z", "--queue", "other", "--retention", "1h")
+        worker = self.quern_worker(queues=("default", "other"))
+        self.until_state("completed", "z", "other")  # one request leases from both queues
+        self.assertEqual(self.state("y"), "pending")
+        server.send_signal(signal.SIGCONT)
+        self.release("x")
+        self.until_state("completed", "y")
+        self.stop(worker)
+        self.quern("limit", "set", "default", "0")
+        self.enqueue("ok", b"", "--id", "w", "--retention", "1h")
+        self.until_state("completed", "w")
+        self.stop(server)
+        self.assert_clean()
+
+
 class RecoverTest(InteropTest):
     def orphan(self, worker, task_id):
         """Kills the worker in the middle of a run, and lets 90 s pass for its lease."""

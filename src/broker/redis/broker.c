@@ -16,6 +16,7 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .is_remote = true,
+    .limits_queues_only = true,
     .enqueue_max = QN_ENQUEUE_MAX,
     .exchanges_max = QN_EXCHANGES_MAX,
     .close = qn_redis_close,
@@ -65,6 +66,9 @@ static const struct qn_broker_ops ops = {
     .schedule_trigger = qn_redis_schedule_trigger,
     .schedule_history = qn_redis_schedule_history,
     .schedule_record = qn_redis_schedule_record,
+    .set_limit = qn_redis_set_limit,
+    .remove_limit = qn_redis_remove_limit,
+    .limits = qn_redis_limits,
 };
 
 static void init_channels(struct qn_redis *self)

@@ -48,6 +48,7 @@ struct qn_redis {
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
     struct qn_redis_served served;
+    bool awaits_ends; /* of runs, in a queue with a limit: the last arm; by the thread that arms */
     uint64_t
         extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
     struct qn_clock_jump prune_clock;            /* guarded by the mutex of the keeper's channel */
@@ -125,5 +126,8 @@ qn_schedule_tick_fn qn_redis_schedule_tick;
 qn_schedule_trigger_fn qn_redis_schedule_trigger;
 qn_schedule_history_fn qn_redis_schedule_history;
 qn_schedule_record_fn qn_redis_schedule_record;
+qn_set_limit_fn qn_redis_set_limit;
+qn_remove_limit_fn qn_redis_remove_limit;
+qn_limits_fn qn_redis_limits;
 
 #endif

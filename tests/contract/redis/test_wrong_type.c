@@ -34,6 +34,8 @@ static const char *const keys[] = {
     Q "quern:charged:4",
     Q "quern:skip",
     Q "quern:braked",
+    Q "quern:limit:set",
+    Q "quern:limit:use:1",
     Q "quern:workers",
     Q "quern:corrupt",
     Q "quern:s:000000000000004d:e",
@@ -354,6 +356,8 @@ static void try_plant(struct contract *c, const char *key, size_t type)
     planted = text;
     test_redis_empty(server());
     contract_heartbeat(c->broker, CONTRACT_WORKER);
+    (void)test_redis_do(server(), "HSET " Q "quern:meta limits 1");
+    (void)test_redis_do(server(), "HSET " Q "quern:limit:set 1r 1000 1s %s", "1000 1000 0");
     struct qn_leased *runs[4];
     for (size_t i = 0; i < 4; i++) {
         contract_put(c, queues[i % 2], i < 2 ? "a" : "b");

@@ -12,6 +12,7 @@
 #include "message/asynq/asynq.h"
 #include "message/asynq/asynq.pb-c.h"
 #include "quern/task.h"
+#include "task/limit.h"
 #include "task/limits.h"
 
 static void constants_stand_in_scripts_as_numbers(void **state)

@@ -28,7 +28,8 @@ local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'z
     ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash',
     ['quern:charged:1'] = 'zset', ['quern:charged:2'] = 'zset', ['quern:charged:3'] = 'zset',
     ['quern:charged:4'] = 'zset', ['quern:skip'] = 'string', ['quern:braked'] = 'hash',
-    ['quern:entries'] = 'hash', ['quern:ticks'] = 'hash', ['quern:max_pending'] = 'string'}
+    ['quern:entries'] = 'hash', ['quern:ticks'] = 'hash', ['quern:max_pending'] = 'string',
+    ['quern:limit:set'] = 'hash', ['quern:limit:use:1'] = 'string'}
 local damaged = {}
 for i = 4, 3 + ARGV[3] do
     types['g:' .. ARGV[i]] = 'zset'

@@ -121,7 +121,8 @@ local function solo_task(i)
 end
 local function may_ask(i)
     local odd = odd_queues and odd_queues[i]
-    if queues[i] == false or not odd or not odd.charged or slots <= 1 then
+    if queues[i] == false or not odd or not odd.charged or slots <= 1 or
+        limits and limits.want(i, 1) == 0 then
         return false
     end
     local lock = lock_of(i)
@@ -303,9 +304,13 @@ function rare.head(early)
     for i = 1, queue_count do
         local odd = odd_queues and odd_queues[i]
         if odd then
-            local brake = brake_of(i)
+            local brake, wait = brake_of(i), wait_ms(i, odd)
+            local limit_wait = limits and limits.finish(i) or 0
+            if limit_wait > 0 and (wait == 0 or limit_wait < wait) then
+                wait = limit_wait
+            end
             texts[#texts + 1] = string.format(' %d %d %.0f %d %.0f', i, odd.paused,
-                brake and brake.streak or 0, is_braked(i) and 1 or 0, wait_ms(i, odd))
+                brake and brake.streak or 0, is_braked(i) and 1 or 0, wait)
         end
     end
     return table.concat(texts)

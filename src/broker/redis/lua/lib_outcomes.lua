@@ -1,6 +1,8 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
 -- lib_fields.lua, lib_end.lua, `brake` (of the worker's host) and the set `ended`.
+-- `unstarted` gets the fences of runs that were leased and returned before they had started: they
+-- count for no limit of starts.
 local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
 
 local function leave(id)
@@ -99,13 +101,17 @@ function finishes.c(id, token, first)
     end, true)
 end
 
+local function return_start(token)
+    unstarted[#unstarted + 1] = fence_of(token)
+    -- bug START_NOT_RETURNED: local _ = token
+end
 local function error_of(word)
     return word ~= '' and string.sub(word, 3) or nil
 end
 
 -- The others, for tasks that are alive.
 local ends = {}
-function ends.r(id, _, first, past, run)
+function ends.r(id, token, first, past, run)
     local counts = ARGV[first + 2] == '1'
     local text, changed = error_of(ARGV[first + 4]), nil
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first + 1]), 0, '0'
@@ -121,6 +127,8 @@ function ends.r(id, _, first, past, run)
     if ARGV[first + 2] ~= '2' then
         plan_begun(id, run.opts)
         count(counts and 1 or 0, counts and 1 or 0)
+    else
+        return_start(token)
     end
     return '0'
 end
@@ -135,12 +143,14 @@ function ends.a(id, _, first, past)
     local changed = failure(nil, error_of(ARGV[first]))
     return archive(id, past, with_fields(message_of(id), changed))
 end
-function ends.o(...)
-    local answer = ends.a(...)
+function ends.o(id, token, first, past)
+    return_start(token)
+    local answer = ends.a(id, token, first, past)
     any_ended = false
     return answer
 end
-function ends.m(id, _, first, past)
+function ends.m(id, token, first, past)
+    return_start(token)
     local answer = archive(id, past, with_fields(ARGV[first], failure()))
     any_ended = false
     return answer
@@ -149,6 +159,8 @@ function ends.g(id, token, first, past, run)
     past.cause, past.ended_ms, past.since = tonumber(ARGV[first]), 0, '0'
     if ARGV[first + 1] == '1' then
         plan_begun(id, run.opts)
+    else
+        return_start(token)
     end
     plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
     return '0'

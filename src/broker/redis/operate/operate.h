@@ -22,4 +22,8 @@ struct qn_operate_tasks {
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
 
+/* Adds a new queue to the names of all. */
+QUERN_NODISCARD quern_status qn_operate_list_queue(struct qn_redis *self, const char *queue,
+                                                   quern_error *err);
+
 #endif

@@ -130,7 +130,7 @@ for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'arch
     'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
     'quern:workers', 'quern:corrupt', 'quern:charged:1', 'quern:charged:2', 'quern:charged:3',
     'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:max_pending', 'quern:entries',
-    'quern:ticks', 'paused'}) do
+    'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'paused'}) do
     redis.call('DEL', Q .. name)
 end
 for i = 3, #ARGV do

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* set_queue.c - the settings of a queue, by a script. Before, a queue that is new is listed: that
  * set may be on another server than the queue. */
-#include "broker/redis/inspect/inspect.h"
+#include "broker/redis/operate/operate.h"
 #include "broker/redis/operate/set_queue_lua.h"
 #include "broker/redis/schema/keys.h"
 
-static quern_status list_queue(struct qn_redis *self, const char *queue, quern_error *err)
+quern_status qn_operate_list_queue(struct qn_redis *self, const char *queue, quern_error *err)
 {
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
@@ -43,7 +43,7 @@ quern_status qn_redis_set_queue(struct qn_broker *broker, const char *queue,
     struct qn_redis *self = qn_redis_of(broker);
     quern_status status = qn_redis_find_queue(broker, queue, err);
     if (status == QUERN_E_NOT_FOUND) {
-        status = list_queue(self, queue, err);
+        status = qn_operate_list_queue(self, queue, err);
     }
     return status == QUERN_OK ? write_settings(self, queue, settings, err) : status;
 }

@@ -42,18 +42,19 @@ end
 local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 
 -- The queues as they are. `queues` has false for one that gives nothing, nil for one not yet read;
--- `odd_queues` has those that are paused, braked, or have charged tasks.
-local queues, odd_queues = {}, nil
+-- `odd_queues` has those that are paused, braked, or have charged tasks or limits.
+local queues, odd_queues, any_limited = {}, nil, nil
 local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
 for i = 1, queue_count do
     local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
-    local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged')
-    local last, brake, charged = meta[1], meta[2], meta[3]
-    if paused == 1 or charged or brake and sub(brake, 14, 16) ~= ' 0 ' then
+    local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged', 'limits')
+    local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
+    if paused == 1 or charged or limited or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}
-        odd_queues[i] = {paused = paused, brake = brake, charged = charged}
+        odd_queues[i] = {paused = paused, brake = brake, charged = charged, limited = limited}
+        any_limited = any_limited or limited
     end
     -- No lease wrote anything else than a number, nor one beyond 2^53 (reached in the year 2255).
     if last and (#last > #fence or #last == #fence and last >= fence) and
@@ -81,12 +82,16 @@ end
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 -- A request for the solo lock ("a") is useless if no queue has charged tasks.
-local rare, solo = nil, string.byte(ARGV[10])
+local rare, limits, solo = nil, nil, string.byte(ARGV[10])
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
 -- include: lib_deaths.lua
 -- include: lib_charged.lua
 -- include: lib_lease.lua
+    if any_limited then
+-- include: lib_limits.lua
+-- include: lib_lease_limits.lua
+    end
 end
 if room == 0 and not rare or kept == '' then
     return now_text .. (rare and rare.head(' 0') or ' 0 0')
@@ -227,6 +232,7 @@ end
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
 local function read(i, want)
     local READ_MAX = 512
+    want = limits and limits.want(i, want) or want
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
     if rare and queue == nil and want > 0 then
         queue = rare.open(i, begin, want)
@@ -408,6 +414,9 @@ for i = 1, queue_count do
             rare.cut(prefix, queue)
         end
         early = early or queue.is_read
+    end
+    if limits then
+        limits.take(i, count)
     end
     if rare and queue then
         rare.close(i, queue)

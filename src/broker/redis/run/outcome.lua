@@ -36,7 +36,6 @@ local answer = wants_answer and session_find(session_key, ARGV[2])
 if answer then
     return answer
 end
--- include: lib_count.lua
 -- include: lib_done.lua
 -- include: lib_active.lua
 
@@ -54,7 +53,7 @@ local brake = nil
 
 -- By the place of the outcome: '1', '2', '3'; nil: it was applied.
 local applied, applied_count = {}, plain_count
-local ended, places = {}, {}
+local ended, places, unstarted, write_limit = {}, {}, {}, nil
 
 -- Those with a valid token leave; returns how many.
 local function plan_plain()
@@ -125,6 +124,17 @@ if lost[1] or not plain_only then
     for i = starts_at, others_at - 1, 2 do
         note_start(ARGV[i], ARGV[i + 1])
     end
+    if unstarted[1] and redis.call('HGET', Q .. 'quern:meta', 'limits') then
+-- include: lib_limits.lua
+        local limits = limits_read(Q, now_ms)
+        local starts = limits and limits.starts
+        for _, fence in ipairs(starts and unstarted or {}) do
+            starts_give_back(starts, now_ms, math.min(math.floor(fence / 1000), now_ms))
+        end
+        write_limit = starts and function()
+            starts_write(starts, now_ms)
+        end
+    end
     if brake.changed then
         meta_sets = {brake_field, brake_text(brake)}
         notes = {brake_note(Q, string.sub(brake_field, 3), brake)}
@@ -141,6 +151,9 @@ end
 active = active or active_find(leaving)
 write()
 active_leave(active)
+if write_limit then
+    write_limit()
+end
 
 if wants_answer then
     if next(applied) then

@@ -26,7 +26,6 @@
 -- any more (asynq leaves such ids when a hash is deleted by hand) and is removed.
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
--- include: lib_count.lua
 -- include: lib_done.lua
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
@@ -35,8 +34,24 @@ local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_varint.lua
 -- include: lib_fields.lua
 -- include: lib_end.lua
--- include: lib_attempts.lua
 -- include: lib_pages.lua
+
+-- asynq's retry and retried; nil if it is not a message. Of a repeated field the last one
+-- counts, as for protobuf.
+local function attempts_of(message)
+    local found = {[@QN_ASYNQ_TAG_RETRY@] = 0, [@QN_ASYNQ_TAG_RETRIED@] = 0}
+    local is_sound = each_field(message, function(tag, value)
+        if found[tag] then
+            found[tag] = value
+        end
+    end)
+    if not is_sound then
+        return nil
+    end
+    return math.max(found[@QN_ASYNQ_TAG_RETRY@], 0),
+        math.min(math.max(found[@QN_ASYNQ_TAG_RETRIED@], 0), 2147483647)
+end
+
 local limit, page = tonumber(ARGV[1]), tonumber(ARGV[2])
 local from, is_sure = page_begin(tonumber(ARGV[3]), ARGV[4])
 local is_turned = ARGV[5] ~= '' and now_ms > tonumber(ARGV[5])

@@ -26,19 +26,22 @@ static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
                       const struct qn_redis_pair *pair, struct qn_names queues)
 {
     qn_redis_pair_redirect(pipeline, pair);
-    static const char *const keys[] = {"pending",  "paused",    "scheduled",  "retry",
-                                       QN_KEY_DUE, QN_KEY_SKIP, QN_KEY_BRAKED};
-    enum { KEY_COUNT = sizeof keys / sizeof keys[0] };
-    qn_pipeline_script(pipeline, &qn_lua_arm, queues.count * KEY_COUNT);
-    for (size_t i = 0; i < queues.count * KEY_COUNT; i++) {
-        qn_keys_add(pipeline, queues.items[i / KEY_COUNT], keys[i % KEY_COUNT]);
+    static const char *const keys[] = {"pending",     "paused",      "scheduled",
+                                       "retry",       QN_KEY_DUE,    QN_KEY_SKIP,
+                                       QN_KEY_BRAKED, QN_KEY_LIMITS, "active"};
+    size_t key_count = sizeof keys / sizeof keys[0] - (self->awaits_ends ? 0 : 1);
+    qn_pipeline_script(pipeline, &qn_lua_arm, queues.count * key_count);
+    for (size_t i = 0; i < queues.count * key_count; i++) {
+        qn_keys_add(pipeline, queues.items[i / key_count], keys[i % key_count]);
     }
     qn_pipeline_text(pipeline, qn_redis_served_host(&self->served, pipeline->arena));
+    qn_pipeline_int(pipeline, (int64_t)key_count);
 }
 
 struct armed {
     bool paired; /* the connections that listen are as they were */
     bool work;
+    bool full; /* a queue gives nothing until one of its runs ends */
     int64_t next_due_at_ms;
 };
 
@@ -49,7 +52,7 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
     const struct qn_reply *reply;
     quern_status status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
     if (status == QUERN_OK) {
-        status = qn_pipeline_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+        status = qn_pipeline_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 3,
                                     qn_lua_arm.name, err);
     }
     if (status != QUERN_OK) {
@@ -57,6 +60,7 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
     }
     int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
     ret_armed->work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
+    ret_armed->full = qn_reply_int(qn_reply_at(reply, 2), 0) != 0;
     ret_armed->next_due_at_ms =
         until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(self->base.clock, until_us);
     return QUERN_OK;
@@ -198,6 +202,10 @@ quern_status qn_redis_arm(struct qn_broker *broker, struct qn_names queues, bool
     quern_error why = {0};
     qn_redis_served_note_queues(&self->served, queues);
     quern_status status = arm(self, queues, &armed, &why);
+    if (status == QUERN_OK && armed.full != self->awaits_ends && !QN_BUG(END_NOT_AWAITED)) {
+        self->awaits_ends = armed.full;
+        status = armed.full ? arm(self, queues, &armed, &why) : QUERN_OK;
+    }
     if (status != QUERN_OK) {
         return qn_error_set(err, status, "%s", why.text);
     }

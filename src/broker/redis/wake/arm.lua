@@ -4,19 +4,22 @@
 -- also one that does not exist yet. Writes nothing. Redis before 7.2 tracks the keys that a script
 -- declares, not those that it reads: so all of them are declared, unlike in our other scripts.
 --
--- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked.
--- ARGV: the worker's host.
--- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none).
--- Not counted as work: a queue that is braked on this host, and charged tasks that no worker could
--- take (lib_lease.lua); when that changes, with time or with quern:skip and quern:braked, a worker
--- arms again. quern:meta is not read, as each lease writes there.
+-- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked,
+-- quern:limit:set, and perhaps active.
+-- ARGV: the worker's host; how many keys a queue has.
+-- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none); 1
+-- if a queue gives nothing until one of its runs ends. Then the caller declares `active`, too; not
+-- otherwise, as each lease writes there.
+-- Not counted as work: a queue that is braked on this host or has reached a limit, and charged
+-- tasks that no worker could take (lib_lease.lua); when that changes, with time or with one of the
+-- keys, a worker arms again. quern:meta is not read, as each lease writes there.
 --
 -- Of a queue with keys of the wrong type only the keys before them count; it stops no other, and
 -- recover.lua reports the damage.
 -- include: lib_due.lua
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local work = 0
+local work, full = 0, 0
 local due_ms = math.huge
 
 -- How many at the head are known to be charged.
@@ -31,19 +34,27 @@ local function skipped(pending, skip)
     return 0
 end
 
-local function look(pending, paused, skip, braked)
-    local size = redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) or 0
-    if size > 0 and redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
-        size > skipped(pending, skip) then
-        work = 1
+local function has_room(Q)
+-- include: lib_limits.lua
+    local limits = limits_read(Q, math.floor(now_us / 1000))
+    if limits and limits.runs and limits.running >= limits.runs then
+        full = 1
     end
-    due_ms = math.min(due_ms, next_due_ms(string.sub(pending, 1, -1 - #'pending')))
+    return not limits or limits_room(limits) > 0
 end
 
-for i = 1, #KEYS, 7 do
-    pcall(look, KEYS[i], KEYS[i + 1], KEYS[i + 5], KEYS[i + 6])
+local function look(pending, paused, skip, braked, limit)
+    local Q = string.sub(pending, 1, -1 - #'pending')
+    local size = redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) or 0
+    if size > 0 and redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
+        size > skipped(pending, skip) and
+        (redis.call('EXISTS', limit) == 0 or has_room(Q)) then
+        work = 1
+    end
+    due_ms = math.min(due_ms, next_due_ms(Q))
 end
-if due_ms == math.huge then
-    return {work, -1}
+
+for i = 1, #KEYS, tonumber(ARGV[2]) do
+    pcall(look, KEYS[i], KEYS[i + 1], KEYS[i + 5], KEYS[i + 6], KEYS[i + 7])
 end
-return {work, math.max(0, due_ms * 1000 - now_us)}
+return {work, due_ms == math.huge and -1 or math.max(0, due_ms * 1000 - now_us), full}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* limit.c - sets, removes and lists the limits of queues. What they mean for a lease:
+ * lua/lib_limits.lua.
+ *
+ * Only those of a whole queue: they lower how many tasks are read from the head of `pending`. One
+ * by type or key would need a walk past the tasks that have to wait. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/text/number.h"
+#include "broker/redis/operate/limits_lua.h"
+#include "broker/redis/operate/operate.h"
+#include "broker/redis/operate/set_limit_lua.h"
+#include "broker/redis/schema/keys.h"
+#include "task/limit.h"
+
+#define FIELD_RUNS "1r"
+#define FIELD_STARTS "1s"
+
+static quern_status write_limit(struct qn_redis *self, const quern_limit *limit, quern_error *err)
+{
+    char value[96];
+    bool rate = limit->period_ms > 0;
+    struct qn_pipeline pipeline;
+    const struct qn_reply *reply = NULL;
+    (void)snprintf(value, sizeof value, rate ? "%" PRId64 " %" PRId64 " %" PRId64 : "%" PRId64,
+                   limit->count, limit->period_ms, limit->burst);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
+    qn_keys_add_prefix(&pipeline, limit->queue);
+    qn_pipeline_text(&pipeline, "s");
+    qn_pipeline_text(&pipeline, rate ? FIELD_STARTS : FIELD_RUNS);
+    qn_pipeline_text(&pipeline, qn_arena_strdup(pipeline.arena, value));
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
+    qn_pipeline_end(&pipeline);
+    return status;
+}
+
+quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *limit,
+                                quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    if (limit->scope != QUERN_LIMIT_QUEUE) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "a redis broker limits whole queues only, not types or keys in them: "
+                            "give such tasks a queue of their own");
+    }
+    quern_status status = qn_redis_find_queue(broker, limit->queue, err);
+    if (status == QUERN_E_NOT_FOUND) {
+        status = qn_operate_list_queue(self, limit->queue, err);
+    }
+    return status == QUERN_OK ? write_limit(self, limit, err) : status;
+}
+
+quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_limit_owner *owner,
+                                   quern_error *err)
+{
+    int64_t removed = 0;
+    quern_status status = QUERN_OK;
+    if (owner->scope == QUERN_LIMIT_QUEUE) {
+        struct qn_pipeline pipeline;
+        const struct qn_reply *reply = NULL;
+        qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+        qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
+        qn_keys_add_prefix(&pipeline, owner->queue);
+        qn_pipeline_text(&pipeline, "r");
+        qn_pipeline_text(&pipeline, FIELD_RUNS);
+        qn_pipeline_text(&pipeline, FIELD_STARTS);
+        status = qn_pipeline_ask(&pipeline, &reply, err);
+        removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
+        qn_pipeline_end(&pipeline);
+    }
+    return status == QUERN_OK && removed == 0
+               ? qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no such limit",
+                              owner->queue)
+               : status;
+}
+
+/* --- Listing --------------------------------------------------------------------------- */
+
+struct found {
+    quern_limit items[2];
+    size_t count;
+};
+
+/* The reply is only read here, so that the callback may use the broker. A server may send any
+ * numbers. */
+static quern_status read_limits(struct qn_redis *self, const char *queue, struct found *ret_found,
+                                quern_error *err)
+{
+    enum { RUNS, RUNNING, STARTS, PERIOD, BURST, STARTED };
+    struct qn_pipeline pipeline;
+    const struct qn_reply *reply = NULL;
+    const quern_limit base = {.queue = queue, .scope = QUERN_LIMIT_QUEUE, .name = ""};
+    int64_t values[STARTED + 1];
+    ret_found->count = 0;
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    qn_pipeline_script(&pipeline, &qn_lua_limits, 1);
+    qn_keys_add_prefix(&pipeline, queue);
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
+    for (size_t i = 0; i <= STARTED; i++) {
+        values[i] = status == QUERN_OK ? qn_reply_int(qn_reply_at(reply, i), -1) : -1;
+    }
+    qn_pipeline_end(&pipeline);
+    if (values[RUNS] >= 0) {
+        quern_limit *limit = &ret_found->items[ret_found->count++];
+        *limit = base;
+        limit->count = qn_number_clamp(values[RUNS], 0, QN_LIMIT_COUNT_MAX);
+        limit->used = qn_number_clamp(values[RUNNING], 0, INT64_MAX);
+    }
+    if (values[STARTS] >= 0) {
+        quern_limit *limit = &ret_found->items[ret_found->count++];
+        *limit = base;
+        limit->count = qn_number_clamp(values[STARTS], 1, QN_LIMIT_COUNT_MAX);
+        limit->period_ms = qn_number_clamp(values[PERIOD], 1, QN_LIMIT_PERIOD_MS_MAX);
+        limit->burst = qn_number_clamp(values[BURST], 0, QN_LIMIT_COUNT_MAX);
+        limit->used = qn_number_clamp(values[STARTED], 0, INT64_MAX);
+    }
+    return status;
+}
+
+quern_status qn_redis_limits(struct qn_broker *broker, const char *queue,
+                             bool (*on_limit)(const quern_limit *limit, void *user), void *user,
+                             quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct qn_arena arena = {0};
+    struct qn_names queues = {&queue, 1};
+    bool go_on = true;
+    quern_status status =
+        queue != NULL ? QUERN_OK : qn_redis_inspect_queues(self, &arena, &queues, err);
+    for (size_t i = 0; status == QUERN_OK && go_on && i < queues.count; i++) {
+        struct found found;
+        status = read_limits(self, queues.items[i], &found, err);
+        for (size_t k = 0; status == QUERN_OK && go_on && k < found.count; k++) {
+            go_on = on_limit(&found.items[k], user);
+        }
+    }
+    qn_arena_finish(&arena);
+    return status;
+}
