@@ -188,6 +188,20 @@ static void replace_renews_the_lock(struct contract *c)
     assert_int_equal(unique_again(c), QUERN_OK);
 }
 
+/* The task that has the id of a lock's holder by now has never had that lock. */
+static void lock_that_outlived_its_task_changes_no_other_one(struct contract *c)
+{
+    quern_task other = {.id = "holder", .type = "t", .payload = "own", .payload_size = 3};
+    unique_put_holder(c, QUERN_UNIQUE_UNTIL_EXPIRED);
+    contract_finish(c, contract_take_id(c, "default", "holder"), QN_DONE);
+    unique_assert(unique_try(c, &other), QUERN_OK, "");
+    unique_assert(unique_try_policy(c, "b", QUERN_ON_DUPLICATE_REPLACE), QUERN_E_DUPLICATE,
+                  "holder");
+    unique_assert(unique_try_policy(c, "b", QUERN_ON_DUPLICATE_DEBOUNCE), QUERN_E_DUPLICATE,
+                  "holder");
+    unique_assert_payload(c, "holder", "own");
+}
+
 /* --- Batches and replays ------------------------------------------------------------------- */
 
 static void duplicates_within_a_batch_follow_their_policies(struct contract *c)
@@ -287,6 +301,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(run_that_failed_after_a_replace_keeps_its_own_data),
     CONTRACT_TEST(archived_holder_makes_room_for_new_data),
     CONTRACT_TEST(replace_renews_the_lock),
+    CONTRACT_TEST(lock_that_outlived_its_task_changes_no_other_one),
     CONTRACT_TEST(duplicates_within_a_batch_follow_their_policies),
     CONTRACT_TEST(many_duplicates_come_to_one_task),
     CONTRACT_TEST(replay_repeats_the_ids),

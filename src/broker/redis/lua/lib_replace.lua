@@ -24,12 +24,29 @@ local function replace_data(old, new)
     return is_sound and table.concat(head) .. table.concat(rest) .. table.concat(tail) or nil
 end
 
+-- Whether a task has this lock: a lock may outlive its task, whose id another one may have by now.
+-- A grouped task of Go's names its lock in the message only.
+local function has_lock(lock, unique_key, message)
+    local found = unique_key or nil
+    if message and not found then
+        each_field(message, function(tag, _, first, after)
+            if tag == @QN_ASYNQ_TAG_UNIQUE_KEY@ then
+                local _, text = varint_at(message, first + 1)
+                found = string.sub(message, text, after - 1)
+            end
+        end)
+    end
+    return found == lock
+end
+
 -- The task that holds a lock, as far as it may be replaced: message and state; nil if it does not
 -- wait.
-local function waiting_holder(Q, id)
-    local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'group')
+local function waiting_holder(Q, id, lock)
+    local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'group', 'unique_key')
     local message, state, waits = f[1], f[2], false
-    if message and state == 'pending' then
+    if not has_lock(lock, f[4], message) then
+        return nil
+    elseif message and state == 'pending' then
         -- bug ACTIVE_REPLACED: if message and (state == 'pending' or state == 'active') then
         waits = true
     elseif message and (state == 'scheduled' or state == 'retry') then
@@ -44,7 +61,7 @@ end
 -- does; 'd': it must not; nil: the holder does not wait.
 local function replace_plan(batch, i, row, holder, is_fixed)
     local Q, plans = batch.Q, batch.plans
-    local plan = plans[row.lock] or waiting_holder(Q, holder)
+    local plan = plans[row.lock] or waiting_holder(Q, holder, row.lock)
     local message = plan and replace_data(plan.message, ARGV[batch.messages + i])
     if not message then
         return is_fixed and 'd' or nil

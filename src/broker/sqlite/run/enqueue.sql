@@ -43,7 +43,8 @@ SELECT schema_version FROM quern_meta WHERE one = 1;
 -- The task that holds the lock of a new one; 1: it waits, so that it may be changed.
 -- name: holder_find
 SELECT l.id, l.fixed, t.seq, t.state IN (2, 3, 4) OR t.state = 7 AND t.grp_set = 0, t.state
-FROM quern_lock AS l LEFT JOIN quern_task AS t ON t.queue = l.queue AND t.id = l.id
+FROM quern_lock AS l LEFT JOIN quern_task AS t
+    ON t.queue = l.queue AND t.id = l.id AND t.unique_key = l.key
 WHERE l.key = ?1 AND l.until_ms > ?2;
 
 -- name: holder_replace
