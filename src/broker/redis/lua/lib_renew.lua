@@ -3,6 +3,11 @@
 -- Who holds a lock after what a script has planned but not written: an id; false: no task.
 local lock_holders = {}
 
+-- As SET accepts it, whatever the stored terms are.
+local function lock_ms(ms)
+    return math.max(math.min(ms, 1e15), 1)
+end
+
 -- What becomes of the lock when the task comes to this state, due in wait_ms: 'free', 'keep'
 -- (without end), for how many ms it holds from now on, or nil: it stays as it is. A lock that has
 -- ended is taken again if it is free. The options of a task that Go stored do not have the time of
@@ -17,13 +22,14 @@ local function lock_fate(id, lock, options, state, wait_ms)
         holder, left = redis.pcall('GET', lock), redis.call('PTTL', lock)
     end
     if not ends then
-        return state == 'retry' and holder == id and left > 0 and left + wait_ms or nil
+        return state == 'retry' and holder == id and left > 0 and
+            lock_ms(left + wait_ms) or nil
     elseif ends == '1' or ends == '4' or holder and holder ~= id then
         return nil
     end
-    span = tonumber(span)
+    span = lock_ms(tonumber(span))
     if state ~= 'archived' then
-        return left ~= -1 and wait_ms + span > left and wait_ms + span or nil
+        return left ~= -1 and wait_ms + span > left and lock_ms(wait_ms + span) or nil
         -- bug LOCK_NOT_RENEWED: return nil
     elseif ends == '3' then
         return holder and 'free' or nil

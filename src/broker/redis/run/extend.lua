@@ -41,9 +41,10 @@ for id, run in pairs(runs) do
 end
 for i = locks_at, #ARGV, 3 do
     local k, lock, ms = tonumber(ARGV[i]), ARGV[i + 1], tonumber(ARGV[i + 2])
-    local holder = answers[k] ~= '0' and redis.pcall('GET', lock)
+    local may_hold = answers[k] ~= '0' and string.sub(lock, 1, #Q + 7) == Q .. 'unique:'
+    local holder = may_hold and redis.pcall('GET', lock)
     -- bug LOCK_NOT_RENEWED: local holder = ''
-    if answers[k] ~= '0' and (holder == ids[k] or holder == false) then
+    if may_hold and (holder == ids[k] or holder == false) then
         local left = redis.call('PTTL', lock)
         if left ~= -1 and left < ms then
             redis.call('SET', lock, ids[k], 'PX', ARGV[i + 2])

@@ -435,7 +435,8 @@ if held_locks then
             call('DEL', lock)
             -- bug STARTED_KEEPS_LOCK: call('EXISTS', lock)
         elseif ends ~= '1' and ends ~= '4' and (holder == run.id or holder == false) then
-            local ms, left = math.max(tonumber(span), 2 * ARGV[5]), call('PTTL', lock)
+            local ms = math.max(math.min(tonumber(span), 1e15), 2 * ARGV[5])
+            local left = call('PTTL', lock)
             if left ~= -1 and left < ms then
                 call('SET', lock, run.id, 'PX', string.format('%.0f', ms))
                 -- bug LOCK_NOT_RENEWED: call('EXISTS', lock)
