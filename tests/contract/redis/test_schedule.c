@@ -104,6 +104,38 @@ static void key_of_another_type_costs_one_entry(struct contract *c)
     }
 }
 
+/* As a damaged definition may name them. SET fails with 0 ms, and must not be tried. */
+static void lock_that_cannot_be_taken_costs_one_entry(struct contract *c)
+{
+    static const struct {
+        const char *key;
+        int64_t ms;
+    } locks[] = {{Q "unique:u:", 0},
+                 {Q "unique:u:", INT64_MAX},
+                 {"asynq:{other}:unique:u:", 60000},
+                 {Q "paused", 60000}};
+    for (size_t i = 0; i < TEST_COUNT(locks); i++) {
+        test_redis_empty(server());
+        uint64_t bad = put(c, "bad");
+        uint64_t good = put(c, "good");
+        struct qn_task bad_task = test_task("bad-id");
+        struct qn_task good_task = test_task("good-id");
+        bad_task.unique_key = locks[i].key;
+        bad_task.unique_ms = locks[i].ms;
+        struct qn_tick ticks[] = {tick_of("bad", bad, &bad_task),
+                                  tick_of("good", good, &good_task)};
+        assert_int_equal(send(c, ticks, 2), QUERN_OK);
+        assert_int_equal(ticks[0].result, QN_TICK_FAILED);
+        assert_int_equal(ticks[1].result, QN_TICKED);
+        assert_int_equal(contract_state(c, "default", "good-id"), QUERN_TASK_PENDING);
+        struct qn_trigger trigger = {
+            .stamp = {78, ++c->sequence}, .name = "bad", .task = &bad_task};
+        assert_int_equal(qn_schedule_trigger(c->broker, &trigger, NULL), QUERN_E_CORRUPT);
+        assert_int_equal(contract_state(c, "default", "bad-id"), 0);
+        assert_int_equal(test_redis_count(server(), "EXISTS %s", locks[i].key), 0);
+    }
+}
+
 static void rows_of_another_type_cost_one_queue(struct contract *c)
 {
     uint64_t here = put(c, "a");
@@ -296,6 +328,7 @@ static void lease_is_not_longer_for_a_clock_that_went_back(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", key_of_another_type_costs_one_entry),
+    CONTRACT_TEST_ONLY("redis", lock_that_cannot_be_taken_costs_one_entry),
     CONTRACT_TEST_ONLY("redis", rows_of_another_type_cost_one_queue),
     CONTRACT_TEST_ONLY("redis", damaged_definition_is_reported_and_the_others_are_listed),
     CONTRACT_TEST_ONLY("redis", no_tick_is_advanced_while_the_memory_is_full),

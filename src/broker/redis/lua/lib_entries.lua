@@ -37,3 +37,10 @@ end
 local function entries_next(revision, time)
     return math.max(revision + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
 end
+
+-- Whether it is a lock of this queue with a time that SET accepts; the definition of an entry may
+-- be damaged.
+local function entries_lock_is_sound(Q, lock, lock_ms)
+    return string.sub(lock, 1, #Q + 7) == Q .. 'unique:' and
+        string.find(lock_ms, '^[1-9]%d*x?%l?$') and #lock_ms < 18
+end

@@ -47,7 +47,8 @@ end
 local is_stale = stored_epoch > epoch
 -- bug EPOCH_IGNORED: local is_stale = false
 
--- Tasks for which a key has the wrong type: each costs its own entry only.
+-- Tasks with an unusable lock, or for which a key has the wrong type: each costs its own entry
+-- only.
 local unusable = {}
 local function is_wrong(command, key)
     local answered = redis.pcall(command, key)
@@ -55,7 +56,9 @@ local function is_wrong(command, key)
 end
 for at = batch.rows, #ARGV, 7 do
     local state, lock, group = ARGV[at + 1], ARGV[at + 3], ARGV[at + 5]
-    if (lock ~= '' and is_wrong('GET', lock)) or
+    local has_lock = lock ~= ''
+    if (has_lock and not entries_lock_is_sound(Q, lock, ARGV[at + 4])) or
+        (has_lock and is_wrong('GET', lock)) or
         (state == 'scheduled' and
             (is_wrong('ZCARD', Q .. 'scheduled') or is_wrong('ZCARD', Q .. 'quern:due'))) or
         (state == 'aggregating' and

@@ -3,8 +3,8 @@
 -- KEYS: prefix of the queue.
 -- ARGV: session, sequence, name, id, message, and where it is more than a pending task the row of
 --   enqueue.lua.
--- Reply: o stored, d its lock is held, c its id exists, f the queue is full, g no such entry, x its
--- row is damaged.
+-- Reply: o stored, d its lock is held, c its id exists, f the queue is full, g no such entry, x it
+-- is damaged.
 -- include: lib_session.lua
 -- include: lib_varint.lua
 -- include: lib_entries.lua
@@ -24,6 +24,10 @@ local text = redis.call('HGET', Q .. 'quern:ticks', name)
 local row = text and entry_row(text)
 if not row then
     return text and 'x' or 'g'
+end
+local lock = ARGV[9] or ''
+if lock ~= '' and not entries_lock_is_sound(Q, lock, ARGV[10]) then
+    return 'x'
 end
 local history = history_open(Q, name)
 store_read(batch)
