@@ -117,6 +117,34 @@ static void member_without_a_task_leaves_the_group(struct contract *c)
     qn_group_set_free(set);
 }
 
+static void plant_ghosts(const char *group)
+{
+    (void)test_redis_do(server(), "EVAL %s 2 " Q "g:%s " Q "groups %s",
+                        "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 1, 'ghost' .. i) end "
+                        "return redis.call('SADD', KEYS[2], ARGV[1])",
+                        group, group);
+}
+
+/* However many there are, no call takes long, and the tasks behind them are not forgotten. */
+static void members_without_tasks_leave_step_by_step(struct contract *c)
+{
+    struct group_worker worker = {.settings = group_now};
+    struct qn_group_set *set = NULL;
+    group_put(c, "g", "a");
+    plant_ghosts("g");
+    plant_ghosts("h");
+    long long left = 2001;
+    while ((set = group_take(c, &worker)) == NULL) {
+        long long now = test_redis_count(server(), "ZCARD " Q "g:g") +
+                        test_redis_count(server(), "ZCARD " Q "g:h");
+        assert_true(worker.waiting && worker.next_ms == 0);
+        assert_true(now < left && now >= left - 1000);
+        left = now;
+    }
+    assert_string_equal(group_ids(set), "a");
+    qn_group_set_free(set);
+}
+
 static void member_that_is_elsewhere_is_not_aggregated(struct contract *c)
 {
     contract_put(c, "default", "a");
@@ -191,6 +219,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", our_set_is_one_that_go_can_give_back),
     CONTRACT_TEST_ONLY("redis", lock_that_only_the_message_names_ends_with_the_member),
     CONTRACT_TEST_ONLY("redis", member_without_a_task_leaves_the_group),
+    CONTRACT_TEST_ONLY("redis", members_without_tasks_leave_step_by_step),
     CONTRACT_TEST_ONLY("redis", member_that_is_elsewhere_is_not_aggregated),
     CONTRACT_TEST_ONLY("redis", damaged_member_costs_one_task),
     CONTRACT_TEST_ONLY("redis", wrong_type_of_a_group_costs_that_group),

@@ -9,9 +9,11 @@
 -- in which it was added, "options;past"}.
 --
 -- The order of the decisions is asynq's. Ids without a task, or of one that is elsewhere, leave the
--- group. With a group's last member its name leaves the list, as in asynq.
+-- group, about GHOSTS_MAX in a call: it is still the turn of a group that had only such. With a
+-- group's last member its name leaves the list, as in asynq.
 local Q = KEYS[1]
 local WORDS = 5
+local GHOSTS_MAX = 1000
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local elsewhere = {active = true, pending = true, scheduled = true, retry = true, archived = true,
@@ -61,12 +63,12 @@ local function read_members(key, most)
 end
 
 -- Reading ends with the first group that gives a set.
-local looked, next_ms, place = {}, nil, 0
+local looked, next_ms, place, ghost_count = {}, nil, 0, 0
 for at = 4, #ARGV, WORDS do
     local key = Q .. 'g:' .. ARGV[at]
     local wait_ms = wait_of(key, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]),
         tonumber(ARGV[at + 3]))
-    if wait_ms == 0 then
+    if wait_ms == 0 and ghost_count < GHOSTS_MAX then
         local set = read_members(key, tonumber(ARGV[at + 4]))
         set.key, set.group = key, ARGV[at]
         looked[#looked + 1] = set
@@ -74,6 +76,7 @@ for at = 4, #ARGV, WORDS do
             place = (at - 4) / WORDS + 1
             break
         end
+        ghost_count, next_ms = ghost_count + #set.ghosts, 0
     elseif wait_ms then
         next_ms = math.min(next_ms or wait_ms, wait_ms)
     end
