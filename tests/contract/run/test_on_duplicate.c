@@ -227,6 +227,36 @@ static void duplicates_within_a_batch_follow_their_policies(struct contract *c)
     unique_assert_payload(c, "0", "new");
 }
 
+static void replace_within_a_batch_leaves_a_fixed_lock_its_time(struct contract *c)
+{
+    quern_task tasks[] = {unique_keyed, unique_keyed};
+    struct unique_answer answers[2];
+    tasks[0].id = "holder";
+    tasks[0].unique_until = QUERN_UNIQUE_UNTIL_EXPIRED;
+    tasks[1].unique_ms = 2 * UNIQUE_HOUR_MS;
+    tasks[1].on_duplicate = QUERN_ON_DUPLICATE_REPLACE;
+    unique_store(c, (struct qn_stamp){c->session, ++c->sequence}, tasks, 2, answers);
+    unique_assert(answers[1], QUERN_OK, "holder");
+    contract_advance(c, UNIQUE_HOUR_MS + 1);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
+static void debounce_within_a_batch_is_the_same_for_a_grouped_task(struct contract *c)
+{
+    quern_task tasks[] = {unique_keyed, unique_keyed};
+    struct unique_answer answers[2];
+    tasks[0].id = "holder";
+    tasks[0].delay_ms = 60000;
+    tasks[1].payload = "new";
+    tasks[1].group = "g";
+    tasks[1].on_duplicate = QUERN_ON_DUPLICATE_DEBOUNCE;
+    unique_store(c, (struct qn_stamp){c->session, ++c->sequence}, tasks, 2, answers);
+    unique_assert(answers[1], QUERN_OK, "holder");
+    contract_advance(c, 2);
+    (void)contract_forward(c, "default", NULL);
+    unique_assert_payload(c, "holder", "new");
+}
+
 static void many_duplicates_come_to_one_task(struct contract *c)
 {
     static quern_task tasks[UNIQUE_BATCH];
@@ -303,6 +333,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(replace_renews_the_lock),
     CONTRACT_TEST(lock_that_outlived_its_task_changes_no_other_one),
     CONTRACT_TEST(duplicates_within_a_batch_follow_their_policies),
+    CONTRACT_TEST(replace_within_a_batch_leaves_a_fixed_lock_its_time),
+    CONTRACT_TEST(debounce_within_a_batch_is_the_same_for_a_grouped_task),
     CONTRACT_TEST(many_duplicates_come_to_one_task),
     CONTRACT_TEST(replay_repeats_the_ids),
     CONTRACT_TEST(conflict_of_ids_beside_a_policy_takes_no_lock),

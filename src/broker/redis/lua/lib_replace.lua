@@ -81,9 +81,10 @@ local function replace_in_batch(batch, first, i)
     local row, old = batch.tasks[i], batch.tasks[first]
     old.message = replace_data(old.message or ARGV[batch.messages + first],
         ARGV[batch.messages + i])
-    old.lock_ms = math.max(tonumber(old.lock_ms), tonumber(row.lock_ms))
-    if row.policy == 'b' and old.state ~= 'aggregating' and row.state ~= 'aggregating' and
-        old.state ~= 'pending' then
+    if old.fixed ~= 'x' then
+        old.lock_ms = math.max(tonumber(old.lock_ms), tonumber(row.lock_ms))
+    end
+    if row.policy == 'b' and old.state == 'scheduled' then
         old.at_ms = row.state == 'scheduled' and row.at_ms or batch.now_ms
     end
 end
