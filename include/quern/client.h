@@ -58,16 +58,18 @@ QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *cl
  * quern_inspector_task returns everything else about a task. */
 typedef struct quern_enqueue_result {
     quern_status status;
-    char id[257]; /* the id of the task, given or generated; "" if it was invalid */
+    char id[257];     /* the id of the task, given or generated, or of the one that is there because
+                       * of its unique lock; "" if it was invalid */
+    uint8_t existing; /* 1: not stored, since on_duplicate settled it with the task of this id */
 } quern_enqueue_result;
 
 /* Stores `count` tasks in few transactions; the tasks of one queue keep their order. Each task is
  * stored or refused on its own. results, which may be NULL, has `count` entries. Returns QUERN_OK
- * when every task was stored, else the first failure, with its position (from 0) in err ("task 17:
- * ..."); the other tasks are stored nevertheless. Only when the broker itself fails or a queue is
- * full, the tasks after that point (on Redis: after the 1 024 tasks around it) are not tried; their
- * status is the same, or QUERN_E_TIMEOUT after a QUERN_E_UNKNOWN. Errors as quern_client_enqueue.
- * tasks may be NULL when count is 0. */
+ * when every task was stored or settled by its on_duplicate, else the first failure, with its
+ * position (from 0) in err ("task 17: ..."); the other tasks are stored nevertheless. Only when the
+ * broker itself fails or a queue is full, the tasks after that point (on Redis: after the 1 024
+ * tasks around it) are not tried; their status is the same, or QUERN_E_TIMEOUT after a
+ * QUERN_E_UNKNOWN. Errors as quern_client_enqueue. tasks may be NULL when count is 0. */
 QUERN_NODISCARD static inline quern_status quern_client_enqueue_batch(quern_client *client,
                                                                       const quern_task *tasks,
                                                                       size_t count,

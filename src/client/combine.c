@@ -162,8 +162,8 @@ static void spread_results(quern_client *client)
             continue;
         }
         qn_request_set_holder(origin.request, holder);
-        qn_request_set_result(origin.request->results, origin.index, client->statuses[i],
-                              holder != NULL ? holder : client->prepared[i].id);
+        qn_request_set_stored(origin.request->results, origin.index, client->statuses[i],
+                              (struct qn_stored_ids){client->prepared[i].id, holder});
         if (client->statuses[i] == QUERN_OK) {
             continue;
         }

@@ -73,8 +73,8 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db, str
         const struct qn_task *task = &part->prepared[i];
         quern_status one = status != QUERN_OK ? status : part->statuses[i];
         const char *holder = status == QUERN_OK ? part->holders[i] : NULL;
-        qn_request_set_result(part->results, part->indexes[i], one,
-                              holder != NULL ? holder : task->id);
+        qn_request_set_stored(part->results, part->indexes[i], one,
+                              (struct qn_stored_ids){task->id, holder});
         if (one == QUERN_OK) {
             continue;
         }

@@ -63,4 +63,12 @@ void qn_request_set_holder(struct qn_request *request, const char *id);
 void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_status status,
                            const char *id);
 
+struct qn_stored_ids {
+    const char *own;
+    const char *holder; /* of its lock; NULL: it is free */
+};
+/* The same for the result of a broker. */
+void qn_request_set_stored(quern_enqueue_result *results, size_t index, quern_status status,
+                           struct qn_stored_ids ids);
+
 #endif

@@ -179,6 +179,17 @@ class ImportTest(CliTest):
         self.ok("enqueue", "--from", "-", stdin=self.lines(
             {**line, "id": "a"}, {**line, "on_duplicate": "replace", "payload": "new"}))
         self.assertEqual(self.task("a")["payload"], "new")
+        again = self.lines({**line, "id": "a", "on_duplicate": "ignore"},
+                           {**line, "on_duplicate": "replace", "payload": "newer"},
+                           {"type": "t", "id": "b"})
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin=again),
+                         "1 task stored, 2 were there")
+        self.assertEqual(self.json("enqueue", "--from", "-", stdin=again.splitlines()[0]),
+                         {"stored": 0, "existing": 1, "duplicates": 0, "conflicts": 0})
+        self.assertEqual(self.ok("enqueue", "--from", "-", stdin=again.splitlines()[0]),
+                         "0 tasks stored, 1 was there")
+        stopped = self.fails(EXIT_DATA, "enqueue", "--from", "-", stdin=again + "bad\n")
+        self.assertIn("(stored 0 tasks before it, 2 were there; the rest", stopped)
         for key in ("unique_until", "on_duplicate"):
             text = self.fails(EXIT_DATA, "enqueue", "--from", "-",
                               stdin=self.lines({**line, key: "what"}))
@@ -193,7 +204,7 @@ class ImportTest(CliTest):
         name = self.write("in.jsonl", "".join(
             f'{{"type":"n","id":"{n}"}}\n' for n in range(2500)))
         self.assertEqual(self.json("enqueue", "--from", name),
-                         {"stored": 2500, "duplicates": 0, "conflicts": 0})
+                         {"stored": 2500, "existing": 0, "duplicates": 0, "conflicts": 0})
         tasks = self.json("task", "list", "--size", "2500")
         self.assertEqual([task["id"] for task in tasks], [str(n) for n in range(2500)])
 
@@ -322,7 +333,7 @@ class ImportTest(CliTest):
         result = self.quern("--json", "enqueue", "--from", "-", stdin=text)
         self.assertEqual(result.returncode, EXIT_FAILURE)
         self.assertEqual(json.loads(result.stdout),
-                         {"stored": 4, "duplicates": 1, "conflicts": 1})
+                         {"stored": 4, "existing": 0, "duplicates": 1, "conflicts": 1})
         self.assertIn("skipped 2: 1 id already exists, 1 equal unique task exists (first: line 3)",
                       result.stderr)
         self.assertEqual(self.state("c"), "pending")

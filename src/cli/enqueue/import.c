@@ -32,6 +32,7 @@
 #include "task/task.h"
 
 #define BATCH_MAX 1000
+#define EXISTING_SIZE 40
 #define BATCH_BYTES_MAX ((size_t)8 << 20)
 /* A payload at its limit, each byte written as \u00xx, and the rest of the line. */
 #define LINE_SIZE_MAX (QN_PAYLOAD_SIZE_MAX * 6 + ((size_t)1 << 20))
@@ -62,6 +63,7 @@ struct import {
     size_t count;
     size_t bytes;
     uint64_t stored;
+    uint64_t existing; /* settled by their on_duplicate with tasks that were there */
     uint64_t duplicates;
     uint64_t conflicts;
     uint64_t refused_line; /* the first duplicate or conflict; 0: none */
@@ -87,6 +89,17 @@ static const char *noun(uint64_t count)
     return qn_plural(count, "task", "tasks");
 }
 
+/* ", 2 were there"; "" where none was. */
+static const char *existing_text(const struct import *import, char out[EXISTING_SIZE])
+{
+    out[0] = '\0';
+    if (import->existing > 0) {
+        (void)snprintf(out, EXISTING_SIZE, ", %" PRIu64 " %s there", import->existing,
+                       qn_plural(import->existing, "was", "were"));
+    }
+    return out;
+}
+
 /* Counts the results of the batch. Returns the index of the first failure other than "exists
  * already", or count. */
 static size_t count_results(struct import *import)
@@ -95,7 +108,8 @@ static size_t count_results(struct import *import)
     for (size_t i = 0; i < import->count; i++) {
         quern_status status = import->results[i].status;
         if (status == QUERN_OK) {
-            import->stored++;
+            import->stored += import->results[i].existing != 0 ? 0 : 1;
+            import->existing += import->results[i].existing != 0 ? 1 : 0;
         } else if (status == QUERN_E_DUPLICATE || status == QUERN_E_CONFLICT) {
             import->duplicates += status == QUERN_E_DUPLICATE ? 1 : 0;
             import->conflicts += status == QUERN_E_CONFLICT ? 1 : 0;
@@ -111,6 +125,7 @@ static size_t count_results(struct import *import)
 
 static int store_batch(struct import *import)
 {
+    char existing[EXISTING_SIZE];
     quern_error err = {.code = QUERN_OK, .text = ""};
     if (import->count == 0) {
         return QN_EXIT_OK;
@@ -125,10 +140,10 @@ static int store_batch(struct import *import)
     if (failed < import->count) {
         quern_status reason = import->results[failed].status;
         qn_progress_stop(&import->progress);
-        qn_cli_message(import->cli, "%s%sline %" PRIu64 ": %s (stored %" PRIu64 " %s)",
+        qn_cli_message(import->cli, "%s%sline %" PRIu64 ": %s (stored %" PRIu64 " %s%s)",
                        import->path, colon(import), import->batch[failed].number,
                        status == reason ? err.text : quern_status_name(reason), import->stored,
-                       noun(import->stored));
+                       noun(import->stored), existing_text(import, existing));
         exit_code = qn_cli_exit_code(reason);
     }
     drop_batch(import);
@@ -138,6 +153,7 @@ static int store_batch(struct import *import)
 /* A bad line: the lines before it are stored, then it is reported. */
 static int refuse_line(struct import *import, const char *text)
 {
+    char existing[EXISTING_SIZE];
     uint64_t number = import->lines.line_number;
     int exit_code = store_batch(import);
     if (exit_code != QN_EXIT_OK) {
@@ -146,8 +162,9 @@ static int refuse_line(struct import *import, const char *text)
     qn_progress_stop(&import->progress);
     qn_cli_message(import->cli,
                    "%s%sline %" PRIu64 ": %s (stored %" PRIu64
-                   " %s before it; the rest was not read)",
-                   import->path, colon(import), number, text, import->stored, noun(import->stored));
+                   " %s before it%s; the rest was not read)",
+                   import->path, colon(import), number, text, import->stored, noun(import->stored),
+                   existing_text(import, existing));
     return QN_EXIT_DATA;
 }
 
@@ -194,14 +211,15 @@ static int add_line(struct import *import)
 
 static int end_interrupted(struct import *import)
 {
+    char existing[EXISTING_SIZE];
     int exit_code = store_batch(import);
     qn_progress_stop(&import->progress);
     if (exit_code == QN_EXIT_OK) {
         qn_cli_message(import->cli,
                        "%s%sinterrupted after line %" PRIu64 ": stored %" PRIu64
-                       " %s; the rest was not read",
+                       " %s%s; the rest was not read",
                        import->path, colon(import), import->lines.line_number, import->stored,
-                       noun(import->stored));
+                       noun(import->stored), existing_text(import, existing));
         exit_code = QN_EXIT_FAILURE;
     }
     return exit_code;
@@ -220,8 +238,9 @@ static int read_lines(struct import *import)
         }
         if (status != QUERN_OK) {
             qn_progress_stop(&import->progress);
-            qn_cli_message(import->cli, "%s%sread error: %s (stored %" PRIu64 " %s)", import->path,
-                           colon(import), strerror(errno), import->stored, noun(import->stored));
+            qn_cli_message(import->cli, "%s%sread error: %s (stored %" PRIu64 " %s%s)",
+                           import->path, colon(import), strerror(errno), import->stored,
+                           noun(import->stored), existing_text(import, (char[EXISTING_SIZE]){""}));
             return QN_EXIT_FAILURE;
         }
         if (!more) {
@@ -260,11 +279,14 @@ static void report_skipped(const struct import *import)
 static int report_import(const struct import *import, int exit_code)
 {
     if (import->cli->json) {
-        (void)qn_json_print(json_pack("{s:I,s:I,s:I}", "stored", (json_int_t)import->stored,
-                                      "duplicates", (json_int_t)import->duplicates, "conflicts",
+        (void)qn_json_print(json_pack("{s:I,s:I,s:I,s:I}", "stored", (json_int_t)import->stored,
+                                      "existing", (json_int_t)import->existing, "duplicates",
+                                      (json_int_t)import->duplicates, "conflicts",
                                       (json_int_t)import->conflicts));
     } else {
-        printf("%" PRIu64 " %s stored\n", import->stored, noun(import->stored));
+        char existing[EXISTING_SIZE];
+        printf("%" PRIu64 " %s stored%s\n", import->stored, noun(import->stored),
+               existing_text(import, existing));
     }
     if (exit_code == QN_EXIT_OK && import->refused_line != 0) {
         report_skipped(import);

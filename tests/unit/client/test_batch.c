@@ -94,6 +94,7 @@ static void duplicates_have_the_id_of_the_one_that_is_there(void **state)
         for (size_t i = 0; i < counts[k]; i++) {
             assert_int_equal(answers[i].status, QUERN_OK);
             assert_string_equal(answers[i].id, answers[0].id);
+            assert_int_equal(answers[i].existing, i > 0);
         }
         assert_int_equal(client_stored(t), k + 1);
         /* And when they are refused. */
@@ -103,6 +104,7 @@ static void duplicates_have_the_id_of_the_one_that_is_there(void **state)
         assert_int_equal(quern_client_enqueue_batch(t->client, many, 1, answers, &err),
                          QUERN_E_DUPLICATE);
         assert_string_equal(answers[0].id, id);
+        assert_int_equal(answers[0].existing, 0);
     }
 }
 

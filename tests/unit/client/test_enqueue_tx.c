@@ -92,6 +92,8 @@ static void equal_task_follows_its_policy_and_the_transaction(void **state)
         assert_string_equal(results[1].id, "a");
         assert_int_equal(results[2].status, QUERN_OK);
         assert_string_equal(results[2].id, "a");
+        assert_int_equal(results[0].existing + results[1].existing, 0);
+        assert_int_equal(results[2].existing, 1);
         run_sql(db, round == 0 ? "ROLLBACK" : "COMMIT");
         assert_int_equal(client_stored(t), round);
     }
