@@ -2,8 +2,9 @@
 /* reclaim_sets.c - gives back the members of sets whose worker is gone or did not extend its lease,
  * also of Go's (reclaim_sets.lua).
  *
- * One round trip finds the queues that have sets at all. Only for those the records of the workers
- * are read, to know whose process is dead. */
+ * One command finds whether any queue has sets, since mostly none has, and idle workers ask this
+ * all the time. Only of queues that have some the records of the workers are read, to know whose
+ * process is dead. */
 #include "base/error.h"
 #include "broker/redis/group/reclaim_sets_lua.h"
 #include "broker/redis/redis.h"
@@ -17,6 +18,19 @@ struct reclaiming {
     size_t left;
     size_t reclaimed;
 };
+
+static quern_status any_has_sets(struct qn_pipeline *pipeline, struct qn_names queues,
+                                 bool *ret_any, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    qn_pipeline_command(pipeline, "EXISTS");
+    for (size_t i = 0; i < queues.count; i++) {
+        qn_keys_add(pipeline, queues.items[i], "aggregation_sets");
+    }
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
+    *ret_any = status == QUERN_OK && qn_reply_int(reply, 0) > 0;
+    return status;
+}
 
 /* Those of `queues` that have sets; in the arena of the pipeline. */
 static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names queues,
@@ -73,7 +87,11 @@ static quern_status reclaim_queues(struct reclaiming *reclaiming, struct qn_name
 {
     struct qn_pipeline *pipeline = &reclaiming->pipeline;
     struct qn_names chosen = {0};
-    quern_status status = choose_queues(reclaiming, queues, &chosen, err);
+    bool any = false;
+    quern_status status = any_has_sets(pipeline, queues, &any, err);
+    if (status == QUERN_OK && any) {
+        status = choose_queues(reclaiming, queues, &chosen, err);
+    }
     if (status != QUERN_OK || chosen.count == 0) {
         return status;
     }
