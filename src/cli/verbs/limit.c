@@ -28,10 +28,10 @@ static int read_owner(const struct qn_cli *cli, quern_limit *ret_limit)
     const struct qn_args *args = &cli->args;
     const char *type = qn_args_text(args, SCOPE_TYPE);
     const char *key = qn_args_text(args, SCOPE_KEY);
+    *ret_limit = (quern_limit){.queue = qn_args_operand(args, 0), .scope = QUERN_LIMIT_QUEUE};
     if (type != NULL && key != NULL) {
         return qn_cli_usage(cli, "--type and --key exclude each other");
     }
-    *ret_limit = (quern_limit){.queue = qn_args_operand(args, 0), .scope = QUERN_LIMIT_QUEUE};
     if (type != NULL || key != NULL) {
         ret_limit->scope = type != NULL ? QUERN_LIMIT_TYPE : QUERN_LIMIT_KEY;
         ret_limit->name = type != NULL ? type : key;

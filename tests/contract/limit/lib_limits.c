@@ -35,7 +35,7 @@ void limits_set(struct contract *c, quern_limit_scope scope, const char *name, c
     quern_error err = {0};
     assert_ok(qn_limit_parse(text, &parsed, &err), err);
     const quern_limit limit = {.queue = QUEUE,
-                               .scope = scope,
+                               .scope = (int32_t)scope,
                                .name = name,
                                .count = parsed.count,
                                .period_ms = parsed.period_ms,

@@ -270,12 +270,11 @@ quern_status qn_pick_pending(struct qn_lease_batch *batch, const struct qn_lease
                              size_t want, quern_error *err)
 {
     struct streams streams;
-    struct qn_queue_progress *state = &batch->progress[source->index];
     init_streams(&streams, want);
     quern_status status = find_top(batch, source, err);
-    if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) && state->top_level > 0 &&
-        room(batch, 1) == 0) {
-        state->empty = true;
+    if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) &&
+        batch->progress[source->index].top_level > 0 && room(batch, 1) == 0) {
+        batch->progress[source->index].empty = true;
         return QUERN_OK;
     }
     if (status == QUERN_OK) {
