@@ -104,28 +104,9 @@ static const char *text_or_empty(const char *text)
 
 quern_task qn_entry_task(const struct qn_schedule_entry *entry)
 {
-    const struct qn_task *task = &entry->task;
-    return (quern_task){
-        .type = text_or_empty(task->type),
-        .payload = task->payload,
-        .payload_size = task->payload_size,
-        .queue = task->queue,
-        .retry_max = task->retry_max == 0 ? QUERN_RETRY_NEVER : task->retry_max,
-        .delay_ms = task->delay_ms,
-        .timeout_ms = task->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : task->timeout_ms,
-        .deadline_at_ms = task->deadline_at_ms,
-        .unique_ms = task->unique_ms,
-        .retention_ms = task->retention_ms,
-        .group = task->group,
-        .headers = task->headers,
-        .header_count = task->header_count,
-        .retry = task->retry,
-        .unique_until = task->unique_until,
-        .on_duplicate = task->on_duplicate,
-        .limit_key = task->limit_key,
-        .start_within_ms = task->start_by_at_ms,
-        .priority = task->priority,
-    };
+    quern_task task = qn_task_show(&entry->task);
+    task.start_within_ms = entry->task.start_by_at_ms;
+    return task;
 }
 
 /* NULL: out of memory. */

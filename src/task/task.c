@@ -326,3 +326,29 @@ int64_t qn_task_run_deadline_ms(const struct qn_task *task, int64_t start_wall_m
     }
     return timeout_at_ms < task->deadline_at_ms ? timeout_at_ms : task->deadline_at_ms;
 }
+
+quern_task qn_task_show(const struct qn_task *task)
+{
+    return (quern_task){
+        .type = task->type == NULL ? "" : task->type,
+        .payload = task->payload == NULL ? "" : task->payload,
+        .payload_size = task->payload_size,
+        .id = task->id,
+        .queue = task->queue,
+        .retry_max = task->retry_max == 0 ? QUERN_RETRY_NEVER : task->retry_max,
+        .delay_ms = task->delay_ms,
+        .process_at_ms = task->delay_ms > 0 ? 0 : task->process_at_ms,
+        .timeout_ms = task->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : task->timeout_ms,
+        .deadline_at_ms = task->deadline_at_ms,
+        .unique_ms = task->unique_ms,
+        .retention_ms = task->retention_ms,
+        .group = task->group,
+        .headers = task->headers,
+        .header_count = task->header_count,
+        .retry = task->retry,
+        .unique_until = task->unique_ms == 0 ? 0 : task->unique_until,
+        .on_duplicate = task->unique_ms == 0 ? 0 : task->on_duplicate,
+        .limit_key = task->limit_key,
+        .priority = task->priority,
+    };
+}

@@ -52,6 +52,11 @@ QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in,
                                              struct qn_arena *arena, struct qn_task *ret_task,
                                              quern_error *err);
 
+/* The task as a program sees it: it would enqueue the same one. qn_task has 0 for "none" where
+ * quern_task has it for "default". Borrows everything. Not shown are the key of a lock, which is
+ * more than what the program gave, and start_by_at_ms, which is a moment. */
+quern_task qn_task_show(const struct qn_task *task);
+
 /* asynq's rule for the end of one attempt: the earlier of start + timeout and the deadline. 0: it
  * has neither, so never. (A message that a Go client wrote without both means 30 minutes, which its
  * reader fills in; here 0 is what QUERN_TIMEOUT_NEVER became.) */

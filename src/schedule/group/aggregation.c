@@ -21,32 +21,6 @@
 
 enum { AGAIN_MS_MIN = 50, AGAIN_MS_MAX = 1000 };
 
-/* qn_task has 0 for "none" where quern_task has it for "default". */
-static quern_task make_view(const struct qn_task *task)
-{
-    return (quern_task){
-        .type = task->type,
-        .payload = task->payload == NULL ? "" : task->payload,
-        .payload_size = task->payload_size,
-        .id = task->id,
-        .queue = task->queue,
-        .retry_max = task->retry_max == 0 ? QUERN_RETRY_NEVER : task->retry_max,
-        .process_at_ms = task->process_at_ms,
-        .timeout_ms = task->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : task->timeout_ms,
-        .deadline_at_ms = task->deadline_at_ms,
-        .unique_ms = task->unique_ms,
-        .retention_ms = task->retention_ms,
-        .group = task->group,
-        .headers = task->headers,
-        .header_count = task->header_count,
-        .retry = task->retry,
-        .unique_key = task->unique_key,
-        .unique_until = task->unique_until,
-        .limit_key = task->limit_key,
-        .priority = task->priority,
-    };
-}
-
 quern_status qn_aggregation_init(struct quern_aggregation *aggregation,
                                  struct qn_group_set *take_set, const struct qn_group_entry *entry,
                                  quern_error *err)
@@ -61,7 +35,7 @@ quern_status qn_aggregation_init(struct quern_aggregation *aggregation,
         return qn_error_nomem(err);
     }
     for (size_t i = 0; i < take_set->count; i++) {
-        aggregation->tasks[i] = make_view(&take_set->members[i]->task);
+        aggregation->tasks[i] = qn_task_show(&take_set->members[i]->task);
         aggregation->members[i] = &aggregation->tasks[i];
     }
     return QUERN_OK;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/time/civil.h"
+#include "schedule/entry_info.h"
 #include "schedule/plan.h"
 #include "task/limits.h"
 
@@ -88,29 +89,9 @@ quern_status qn_tick_task_make(const struct qn_tick_terms *terms, struct qn_aren
 
 quern_task qn_tick_task_show(const struct qn_schedule_entry *entry, const struct qn_task *task)
 {
-    const struct qn_task *own = &entry->task;
-    return (quern_task){
-        .type = own->type,
-        .payload = own->payload,
-        .payload_size = own->payload_size,
-        .id = task->id,
-        .queue = own->queue,
-        .retry_max = own->retry_max == 0 ? QUERN_RETRY_NEVER : own->retry_max,
-        .delay_ms = own->delay_ms,
-        .timeout_ms = own->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : own->timeout_ms,
-        .deadline_at_ms = own->deadline_at_ms,
-        .unique_ms = own->unique_ms,
-        .retention_ms = own->retention_ms,
-        .group = own->group,
-        .headers = own->headers,
-        .header_count = own->header_count,
-        .retry = own->retry,
-        .unique_until = own->unique_until,
-        .on_duplicate = own->on_duplicate,
-        .limit_key = own->limit_key,
-        .start_within_ms = own->start_by_at_ms,
-        .priority = own->priority,
-    };
+    quern_task shown = qn_entry_task(entry);
+    shown.id = task->id;
+    return shown;
 }
 
 static bool is_same_content(const struct qn_task *own, const quern_task *given)

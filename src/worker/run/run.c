@@ -22,29 +22,6 @@
 #include "base/text/utf8.h"
 #include "task/limits.h"
 
-/* Makes the struct for the handler: qn_task has 0 for "none" where quern_task has it for
- * "default". */
-static quern_task make_view(const struct qn_task *task)
-{
-    return (quern_task){
-        .type = task->type,
-        .payload = task->payload == NULL ? "" : task->payload,
-        .payload_size = task->payload_size,
-        .id = task->id,
-        .queue = task->queue,
-        .retry_max = task->retry_max == 0 ? QUERN_RETRY_NEVER : task->retry_max,
-        .process_at_ms = task->process_at_ms,
-        .timeout_ms = task->timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : task->timeout_ms,
-        .deadline_at_ms = task->deadline_at_ms,
-        .unique_ms = task->unique_ms,
-        .retention_ms = task->retention_ms,
-        .group = task->group,
-        .headers = task->headers,
-        .header_count = task->header_count,
-        .retry = task->retry,
-    };
-}
-
 struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased,
                              const struct qn_run_sink *sink, void *owner)
 {
@@ -59,7 +36,7 @@ struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased
         .references = 1,
         .phase = QN_RUN_WAITING,
         .again_in_ms = -1,
-        .view = make_view(&take_leased->task),
+        .view = qn_task_show(&take_leased->task),
     };
     qn_list_init(&run->item.node);
     qn_list_init(&run->node);
