@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* test_lock.c - the writer lock: one thread at a time, urgent ones first, and no endless wait for
- * other processes. */
+/* test_lock.c - the writer lock: one thread at a time, urgent ones first, no endless wait for other
+ * processes, and a clock that is read once the lock is held. */
 #include "lib_sqlite.h"
 
+#include "broker/limit/limit.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
+#include "task/limit.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -168,11 +170,99 @@ static void reader_holds_up_no_writer(void **state)
     lib_sqlite_remove(&place);
 }
 
+/* --- The clock of a writer ------------------------------------------------------------- */
+
+#define START_MS INT64_C(1800000000000)
+#define PERIOD_MS (QN_LIMIT_SLOTS * INT64_C(1000))
+
+struct lessee {
+    struct qn_broker *broker;
+    struct qn_stamp stamp;
+    size_t count; /* of runs that it has leased */
+};
+
+/* Leases one task, if a limit lets it run. */
+static void *lease_one(void *user)
+{
+    struct lessee *lessee = user;
+    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = 1};
+    struct qn_leased *run = NULL;
+    lessee->stamp.sequence++;
+    struct qn_exchange exchange = {.stamp = lessee->stamp,
+                                   .worker_id = "worker-1",
+                                   .lease_ms = 30000,
+                                   .queues = &queue,
+                                   .queue_count = 1,
+                                   .room = 1};
+    struct qn_exchange_reply reply = {.runs = &run};
+    quern_error err = {0};
+    TEST_REQUIRE(qn_broker_exchange(lessee->broker, &exchange, &reply, &err) == QUERN_OK);
+    lessee->count += reply.run_count;
+    qn_leased_free(run);
+    return NULL;
+}
+
+static bool other_waits(void *user)
+{
+    struct qn_writer_lock *lock = user;
+    pthread_mutex_lock(&lock->mutex);
+    bool waits = !qn_list_empty(&lock->others);
+    pthread_mutex_unlock(&lock->mutex);
+    return waits;
+}
+
+/* To the limit its clock would be one that was turned back: what counts would age twice. */
+static void lease_that_waited_for_the_lock_is_dated_when_it_has_it(void **state)
+{
+    (void)state;
+    struct lib_sqlite place;
+    struct quern_clock clock;
+    pthread_t thread;
+    quern_error err = {0};
+    const char *const ids[] = {"a", "b", "c"};
+    const quern_limit limit = {.queue = "default",
+                               .name = "",
+                               .scope = QUERN_LIMIT_QUEUE,
+                               .count = 2,
+                               .period_ms = PERIOD_MS};
+    lib_sqlite_make(&place);
+    qn_clock_init(&clock, START_MS, 1000);
+    const struct qn_broker_options options = {.create = true, .clock = &clock};
+    struct lessee late = {.stamp.session = 1};
+    struct lessee quick = {.stamp.session = 2};
+    assert_ok(qn_broker_open(place.path, &options, &late.broker, &err), err);
+    assert_ok(qn_broker_open(place.path, &options, &quick.broker, &err), err);
+    assert_ok(qn_broker_set_limit(quick.broker, &limit, &err), err);
+    for (size_t i = 0; i < TEST_COUNT(ids); i++) {
+        assert_ok(lib_sqlite_enqueue(quick.broker, ids[i], &err), err);
+    }
+    struct qn_writer_lock *lock = &qn_sqlite_of(late.broker)->writer_lock;
+    assert_true(qn_writer_lock_take(lock, false, TEST_PATIENCE_MS));
+    assert_int_equal(pthread_create(&thread, NULL, lease_one, &late), 0);
+    assert_true(test_until(other_waits, lock));
+    atomic_fetch_add(&clock.wall_ms, 1000);
+    (void)lease_one(&quick);
+    qn_writer_lock_release(lock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(late.count + quick.count, 2);
+    (void)lease_one(&quick); /* none is due yet: it only brings the window up to date */
+    atomic_fetch_add(&clock.wall_ms, PERIOD_MS);
+    (void)lease_one(&quick);
+    assert_int_equal(late.count + quick.count, 2);
+    atomic_fetch_add(&clock.wall_ms, 1000);
+    (void)lease_one(&quick);
+    assert_int_equal(late.count + quick.count, 3);
+    qn_broker_close(quick.broker);
+    qn_broker_close(late.broker);
+    lib_sqlite_remove(&place);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(urgent_writer_passes_those_who_came_before),
     cmocka_unit_test(thread_that_takes_the_lock_again_at_once_starves_nobody),
     cmocka_unit_test(lock_kept_by_another_connection_is_busy),
     cmocka_unit_test(lock_kept_by_another_thread_is_busy),
     cmocka_unit_test(reader_holds_up_no_writer),
+    cmocka_unit_test(lease_that_waited_for_the_lock_is_dated_when_it_has_it),
 };
 TEST_MAIN(tests)

@@ -244,6 +244,8 @@ static quern_status take_set(struct aggregating *self, struct qn_group_set **ret
     if (status != QUERN_OK) {
         return status;
     }
+    /* Once more: the lease begins now, however long the lock took. */
+    qn_clock_both_ms(self->self->base.clock, &self->now_ms, &self->now_boot_ms);
     status = wait_of(self, &wait_ms, err);
     if (status == QUERN_OK && wait_ms == 0) {
         status = make_set(self, ret_set, err);

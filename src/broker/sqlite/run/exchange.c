@@ -244,13 +244,15 @@ quern_status qn_sqlite_exchange(struct qn_broker *broker, struct qn_exchange *ex
     struct exchanging self = {.exchange = exchange,
                               .reply = reply,
                               .terms = {.solo_queue = (uint32_t)exchange->queue_count}};
-    qn_clock_both_ms(broker->clock, &self.terms.now_wall_ms, &self.terms.now_boot_ms);
     struct qn_conn *conn = NULL;
     qn_exchange_clear(exchange, reply);
     quern_status status = qn_transaction_begin(sqlite, false, &conn, err);
     if (status != QUERN_OK) {
         return status;
     }
+    /* Not before: a limit of starts takes a clock that goes back from one writer to the next for
+     * one that was turned back, and lets time pass twice. */
+    qn_clock_both_ms(broker->clock, &self.terms.now_wall_ms, &self.terms.now_boot_ms);
     init_counters(&self, sqlite, conn);
     status = work(&self, err);
     if (status == QUERN_OK && !self.known) {
