@@ -53,7 +53,9 @@ typedef enum quern_entry_event_kind {
     QUERN_ENTRY_VETOED = 4,    /* refused by a hook */
     QUERN_ENTRY_DUPLICATE = 5, /* not enqueued: an equal task held its unique lock */
     QUERN_ENTRY_CONFLICT = 6,  /* not enqueued: there was a task with its id */
-    QUERN_ENTRY_TRIGGERED = 7  /* by hand */
+    QUERN_ENTRY_TRIGGERED = 7, /* by hand */
+    QUERN_ENTRY_REPLACED = 8   /* its on_duplicate put its data into the task that held the lock: id
+                                * is that one's; by a tick, or by hand if that is 0 */
 } quern_entry_event_kind;
 
 /* "enqueued", "late", ...; a static string; NULL for a number that is no kind. */
@@ -62,7 +64,7 @@ QUERN_API const char *quern_entry_event_kind_name(quern_entry_event_kind kind);
 typedef struct quern_entry_event {
     int64_t tick_at_ms; /* the moment of the entry; 0: triggered by hand */
     int64_t at_ms;      /* when it happened */
-    const char *id;     /* of the task; "": none was stored */
+    const char *id;     /* of the task; "": none was stored or changed */
     int32_t kind;       /* a quern_entry_event_kind */
     uint32_t skipped;   /* ticks before it that were passed over */
 } quern_entry_event;

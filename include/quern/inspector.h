@@ -334,7 +334,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_entry(quern_inspec
                                                                     const char *name, bool force,
                                                                     quern_error *err);
 /* Enqueues its task now, with the id "NAME@UUID" and without a delay; its ticks stay as they are.
- * The info is for the caller to free. QUERN_E_DUPLICATE, QUERN_E_FULL as quern_client_enqueue. */
+ * The info is for the caller to free; where on_duplicate leaves the task out or puts its data into
+ * another one, it is that one's. QUERN_E_DUPLICATE, QUERN_E_FULL as quern_client_enqueue. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_trigger_entry(quern_inspector *inspector,
                                                                      const char *queue,
                                                                      const char *name,

@@ -41,7 +41,8 @@ typedef struct quern_tick {
     int64_t at_ms;     /* the moment of the entry */
     bool missed;       /* it is not on time */
     bool vetoed;       /* for `after`: `before` has refused it */
-    bool is_duplicate; /* for `after`: no task was stored, because of its lock or its id */
+    bool is_duplicate; /* for `after`: no task was stored, because of its lock or its id; by
+                        * on_duplicate its data may be in the one that is there */
     uint8_t reserved[5];
 } quern_tick;
 

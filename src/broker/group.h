@@ -99,8 +99,9 @@ QUERN_NODISCARD qn_return_set_fn qn_broker_return_set;
 struct qn_finish_set {
     struct qn_stamp stamp;
     const struct qn_group_set *set;
-    const struct qn_task *task; /* as in qn_enqueue; its queue must be that of the set. NULL: the
-                                 * members are dropped */
+    const struct qn_task *task; /* as in qn_enqueue, but on_duplicate must be FAIL: a task that is
+                                 * left out would lose the members. Its queue must be that of the
+                                 * set. NULL: the members are dropped */
 };
 /* Stores the task as enqueue does, and deletes the members with their unique locks, which the task
  * may take over at once. Nothing is changed and the set is still held after QUERN_E_DUPLICATE,

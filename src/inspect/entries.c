@@ -301,7 +301,7 @@ const char *quern_entry_event_kind_name(quern_entry_event_kind kind)
         [QUERN_ENTRY_ENQUEUED] = "enqueued",   [QUERN_ENTRY_LATE] = "late",
         [QUERN_ENTRY_SKIPPED] = "skipped",     [QUERN_ENTRY_VETOED] = "vetoed",
         [QUERN_ENTRY_DUPLICATE] = "duplicate", [QUERN_ENTRY_CONFLICT] = "conflict",
-        [QUERN_ENTRY_TRIGGERED] = "triggered",
+        [QUERN_ENTRY_TRIGGERED] = "triggered", [QUERN_ENTRY_REPLACED] = "replaced",
     };
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory/sized.h"
+#include "broker/find.h"
 #include "broker/task_info.h"
 #include "inspect/entries.h"
 
@@ -234,9 +235,17 @@ static quern_status make_task(const struct qn_schedule_entry *entry, int64_t now
     return QUERN_OK;
 }
 
-static quern_status trigger(quern_inspector *inspector, const struct qn_schedule_entry *entry,
-                            struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
+struct triggering {
+    quern_inspector *inspector;
+    struct qn_arena arena;
+    struct quern_task_info info; /* of the task that was made */
+    const char *holder;          /* the task that stands for it; NULL: it was stored */
+};
+
+static quern_status trigger(struct triggering *triggering, const struct qn_schedule_entry *entry,
+                            quern_error *err)
 {
+    quern_inspector *inspector = triggering->inspector;
     const struct qn_lead look = {.what = QN_LEAD_LOOK, .owner = "", .id = ""};
     struct qn_lead_reply reply;
     struct qn_random random;
@@ -246,7 +255,7 @@ static quern_status trigger(quern_inspector *inspector, const struct qn_schedule
     }
     quern_status status = qn_schedule_lead(inspector->broker, &look, &reply, err);
     if (status == QUERN_OK) {
-        status = make_task(entry, reply.now_ms, arena, ret_task, err);
+        status = make_task(entry, reply.now_ms, &triggering->arena, &triggering->info.task, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -254,8 +263,25 @@ static quern_status trigger(quern_inspector *inspector, const struct qn_schedule
     qn_random_init(&random);
     const struct qn_trigger trigger = {.stamp = {.session = qn_random_next(&random), .sequence = 1},
                                        .name = entry->name,
-                                       .task = ret_task};
+                                       .task = &triggering->info.task,
+                                       .ret_holder = &triggering->holder,
+                                       .arena = &triggering->arena};
     return qn_schedule_trigger(inspector->broker, &trigger, err);
+}
+
+/* Of the holder of the lock, or where that is gone by now what is known of it. */
+static quern_status make_info(struct triggering *triggering, quern_task_info **ret_info,
+                              quern_error *err)
+{
+    if (triggering->holder != NULL) {
+        if (qn_find_task(triggering->inspector->broker, triggering->info.task.queue,
+                         triggering->holder, ret_info, NULL) == QUERN_OK) {
+            return QUERN_OK;
+        }
+        triggering->info.task.id = triggering->holder;
+    }
+    *ret_info = qn_task_info_copy(&triggering->info);
+    return *ret_info == NULL ? qn_error_nomem(err) : QUERN_OK;
 }
 
 quern_status quern_inspector_trigger_entry(quern_inspector *inspector, const char *queue,
@@ -263,17 +289,17 @@ quern_status quern_inspector_trigger_entry(quern_inspector *inspector, const cha
                                            quern_error *err)
 {
     const struct qn_entry_filter filter = {.queue = queue, .name = name};
-    struct qn_arena arena = {0};
     struct qn_schedule_entry entry;
-    struct quern_task_info info = {.error = "", .worker = "", .progress = -1, .progress_note = ""};
-    quern_status status = qn_inspect_find_entry(inspector, &filter, &arena, &entry, err);
+    struct triggering triggering = {
+        .inspector = inspector,
+        .info = {.error = "", .worker = "", .progress = -1, .progress_note = ""}};
+    quern_status status = qn_inspect_find_entry(inspector, &filter, &triggering.arena, &entry, err);
     if (status == QUERN_OK) {
-        status = trigger(inspector, &entry, &arena, &info.task, err);
+        status = trigger(&triggering, &entry, err);
     }
     if (status == QUERN_OK && ret_info != NULL) {
-        *ret_info = qn_task_info_copy(&info);
-        status = *ret_info == NULL ? qn_error_nomem(err) : QUERN_OK;
+        status = make_info(&triggering, ret_info, err);
     }
-    qn_arena_finish(&arena);
+    qn_arena_finish(&triggering.arena);
     return status;
 }

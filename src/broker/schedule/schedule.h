@@ -188,13 +188,16 @@ enum qn_tick_what {
     QN_TICK_VETO = 4,      /* the same: a hook has refused it */
     QN_TICK_DUPLICATE = 5, /* history only: a task with its unique lock was there */
     QN_TICK_CONFLICT = 6,  /* history only: a task with its id was there */
-    QN_TICK_MANUAL = 7     /* history only: a trigger */
+    QN_TICK_MANUAL = 7,    /* history only: a trigger */
+    QN_TICK_REPLACED = 8   /* history only: on_duplicate put its data into the task that had its
+                            * unique lock, with its id; of a tick or, with tick_s 0, of a trigger */
 };
 
 enum qn_tick_result {
     QN_TICKED = 1,       /* enqueued, or for skip and veto advanced */
     QN_TICKED_DUPLICATE, /* advanced; the task was not stored, as its lock is held */
     QN_TICKED_CONFLICT,  /* advanced; there is a task with this id */
+    QN_TICKED_REPLACED,  /* advanced; on_duplicate put its data into the one that holds its lock */
     /* Nothing was changed: */
     QN_TICK_STALE,   /* there is a later epoch: of all ticks of the call */
     QN_TICK_GONE,    /* no such entry */
@@ -230,9 +233,10 @@ struct qn_ticks {
 };
 
 /* The ticks in their order: several of one entry may follow each other, each with the one before as
- * known_s. All ticks of one queue are one transaction; each is enqueued and its entry advanced, or
- * neither. Tests epoch, entry, revision, pause, last tick and clock in the order of the results
- * above. Wakes sleeping workers. */
+ * known_s. on_duplicate of a task does what it does in enqueue; as no caller waits for the result
+ * of a tick, FAIL and IGNORE are the same there. All ticks of one queue are one transaction; each
+ * is enqueued and its entry advanced, or neither. Tests epoch, entry, revision, pause, last tick
+ * and clock in the order of the results above. Wakes sleeping workers. */
 typedef quern_status qn_schedule_tick_fn(struct qn_broker *broker, struct qn_ticks *ticks,
                                          quern_error *err);
 QUERN_NODISCARD qn_schedule_tick_fn qn_schedule_tick;
@@ -241,10 +245,15 @@ struct qn_trigger {
     struct qn_stamp stamp;
     const char *name;
     const struct qn_task *task; /* in the entry's queue */
+    /* Out: the id of the task that on_duplicate settled it with; NULL: it was stored. May be NULL,
+     * else with the arena for it. */
+    const char **ret_holder;
+    struct qn_arena *arena;
 };
 
-/* Enqueues a task by hand: the last tick stays, runs +1, and the history has it. QUERN_E_NOT_FOUND:
- * no such entry; QUERN_E_DUPLICATE, QUERN_E_CONFLICT as enqueue. */
+/* Enqueues a task by hand: the last tick stays, runs +1, and the history has it; where on_duplicate
+ * replaces another one, the history only, and where it is left out, nothing. QUERN_E_NOT_FOUND: no
+ * such entry; QUERN_E_DUPLICATE, QUERN_E_CONFLICT as enqueue. */
 typedef quern_status qn_schedule_trigger_fn(struct qn_broker *broker,
                                             const struct qn_trigger *trigger, quern_error *err);
 QUERN_NODISCARD qn_schedule_trigger_fn qn_schedule_trigger;
@@ -256,7 +265,7 @@ struct qn_tick_event {
     int64_t at_ms;
     enum qn_tick_what what;
     uint32_t skipped; /* ticks before it that were passed over */
-    const char *id;   /* of the task; "": none was stored */
+    const char *id;   /* of the task; "": none was stored or changed */
 };
 
 /* The newest first, of an entry that is stored or was removed. */

@@ -160,6 +160,7 @@ static bool judge(struct qn_ticker *ticker, size_t index)
     case QN_TICKED:
     case QN_TICKED_DUPLICATE:
     case QN_TICKED_CONFLICT:
+    case QN_TICKED_REPLACED:
         advance(ticker, index);
         return false;
     case QN_TICK_STALE:

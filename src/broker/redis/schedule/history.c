@@ -19,7 +19,7 @@ static bool read_line(const char *line, struct qn_tick_event *ret_event)
             return false;
         }
     }
-    bool is_what = numbers[2] >= QN_TICK_ENQUEUE && numbers[2] <= QN_TICK_MANUAL;
+    bool is_what = numbers[2] >= QN_TICK_ENQUEUE && numbers[2] <= QN_TICK_REPLACED;
     bool is_count = numbers[3] <= UINT32_MAX;
     if (is_what && is_count) {
         *ret_event = (struct qn_tick_event){.at_ms = (int64_t)numbers[0],

@@ -5,10 +5,10 @@
 --   known_s, tick_s, skipped, what, the number of its task (from 1; '': none); then the tasks as
 --   enqueue.lua has them: ids, messages, rows of those that are more than pending ones.
 -- Reply: "now_ms results last_s ...": a character and the stored last tick for each tick.
---   o advanced, its task is stored (if it has one); d, c the same, but its task is not stored: its
---   lock is held, its id exists; and unchanged: s the epoch is over, g no such entry, r another
---   revision, h paused, p the last tick is another one, e ahead of the clock, x damaged,
---   or the queue is full.
+--   o advanced, its task is stored (if it has one); d, c, n the same, but its task is not stored:
+--   its lock is held, its id exists, its data went into the task that holds its lock; and
+--   unchanged: s the epoch is over, g no such entry, r another revision, h paused, p the last tick
+--   is another one, e ahead of the clock, x damaged, or the queue is full.
 -- include: lib_session.lua
 -- include: lib_varint.lua
 -- include: lib_entries.lua
@@ -27,8 +27,12 @@ local ids = FIRST + WIDTH * count - 1
 local time = redis.call('TIME')
 local now_s, now_us = time[1], string.format('%06d', time[2])
 local now_ms = string.format('%.0f', now_s * 1000 + math.floor(now_us / 1000))
+local policies
+-- include: lib_fields.lua
+-- include: lib_replace.lua
 local batch = {Q = Q, names = {}, ids = ids, messages = ids + task_count,
-    rows = ids + 2 * task_count + 1, results = {}, now_s = now_s, now_us = now_us}
+    rows = ids + 2 * task_count + 1, results = {}, now_s = now_s, now_us = now_us,
+    now_ms = now_ms, policies = policies}
 for i = 1, task_count do
     batch.names[i] = Q .. 't:' .. ARGV[ids + i]
 end
@@ -56,11 +60,11 @@ local function is_wrong(command, key)
 end
 for at = batch.rows, #ARGV, 7 do
     local state, lock, group = ARGV[at + 1], ARGV[at + 3], ARGV[at + 5]
-    local has_lock = lock ~= ''
+    local has_lock, debounces = lock ~= '', string.sub(ARGV[at + 4], -1) == 'b'
     if (has_lock and not entries_lock_is_sound(Q, lock, ARGV[at + 4])) or
         (has_lock and is_wrong('GET', lock)) or
-        (state == 'scheduled' and
-            (is_wrong('ZCARD', Q .. 'scheduled') or is_wrong('ZCARD', Q .. 'quern:due'))) or
+        (state == 'scheduled' and is_wrong('ZCARD', Q .. 'scheduled')) or
+        ((state == 'scheduled' or debounces) and is_wrong('ZCARD', Q .. 'quern:due')) or
         (state == 'aggregating' and
             (is_wrong('ZCARD', Q .. 'g:' .. group) or is_wrong('SCARD', Q .. 'groups'))) then
         unusable[ARGV[at]] = true
@@ -143,19 +147,21 @@ end
 -- Writing. The rows come first: Redis refuses them when the memory is full, and then all the rest.
 -- What became of a task is known already, as only its name was read for it.
 local fields = {}
+local letters, whats = {d = 'd', i = 'd', c = 'c', r = 'n'}, {d = '5', c = '6', n = '8'}
 for i = 1, count do
     local at = FIRST + WIDTH * (i - 1)
-    local name, task, what = ARGV[at], tonumber(ARGV[at + 6]), ARGV[at + 5]
+    local name, task = ARGV[at], tonumber(ARGV[at + 6])
     if not results[i] then
         local row = rows[name]
-        results[i] = task and batch.results[task] or 'o'
-        row.runs = row.runs + (task and results[i] == 'o' and 1 or 0)
+        local letter = task and letters[batch.results[task]] or 'o'
+        local is_new = task and letter == 'o'
+        results[i] = letter
+        row.runs = row.runs + (is_new and 1 or 0)
         row.changed = true
-        what = results[i] == 'd' and '5' or results[i] == 'c' and '6' or what
-        history_add(histories[name], {at_ms = now_ms, tick_s = ARGV[at + 3], what = what,
-            skipped = ARGV[at + 4],
-            id = task and results[i] == 'o' and ARGV[ids + task] or '',
-            at_s = task and results[i] == 'o' and now_s or nil})
+        history_add(histories[name], {at_ms = now_ms, tick_s = ARGV[at + 3],
+            what = whats[letter] or ARGV[at + 5], skipped = ARGV[at + 4],
+            id = is_new and ARGV[ids + task] or letter == 'n' and batch.holders[task] or '',
+            at_s = is_new and now_s or nil})
     end
 end
 for name, row in pairs(rows) do

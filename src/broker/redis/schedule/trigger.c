@@ -8,12 +8,27 @@
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
+/* The id of the task that holds the lock, in place of one that was stored. */
+static quern_status report_holder(const char *id, const struct qn_trigger *trigger,
+                                  quern_error *err)
+{
+    if (trigger->ret_holder == NULL) {
+        return QUERN_OK;
+    }
+    *trigger->ret_holder = qn_arena_strdup(trigger->arena, id);
+    return *trigger->ret_holder == NULL ? qn_error_nomem(err) : QUERN_OK;
+}
+
 static quern_status result_of(const struct qn_reply *reply, const struct qn_trigger *trigger,
                               quern_error *err)
 {
-    switch (qn_reply_text(reply)[0]) {
+    const char *letter = qn_reply_text(reply);
+    switch (*letter) {
     case 'o':
         return QUERN_OK;
+    case 'i':
+    case 'r':
+        return report_holder(letter + 1, trigger, err);
     case 'd':
         return qn_error_set(err, QUERN_E_DUPLICATE, "an equal task is there already");
     case 'c':
@@ -37,6 +52,9 @@ quern_status qn_redis_schedule_trigger(struct qn_broker *broker, const struct qn
     struct qn_pipeline pipeline;
     struct qn_bytes message = {0};
     const struct qn_reply *reply = NULL;
+    if (trigger->ret_holder != NULL) {
+        *trigger->ret_holder = NULL;
+    }
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     quern_status status = qn_task_fields_encode(pipeline.arena, trigger->task, &message, err);
     if (status == QUERN_OK) {
@@ -51,7 +69,7 @@ quern_status qn_redis_schedule_trigger(struct qn_broker *broker, const struct qn
         status = qn_pipeline_ask(&pipeline, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = qn_pipeline_expect(&pipeline, reply->type == QN_REPLY_TEXT && reply->size == 1,
+        status = qn_pipeline_expect(&pipeline, reply->type == QN_REPLY_TEXT && reply->size >= 1,
                                     "trigger", err);
     }
     if (status == QUERN_OK) {

@@ -58,16 +58,18 @@ static const char *why_not(quern_status result)
 static quern_status store_task(struct finishing *self, const struct qn_finish_set *finish,
                                quern_error *err)
 {
-    quern_status result = QUERN_OK;
-    const struct qn_enqueue enqueue = {.tasks = finish->task, .count = 1, .results = &result};
+    struct qn_arena arena = {0};
+    struct qn_stored stored = {.arena = &arena};
     if (finish->task == NULL || QN_BUG(SET_WITHOUT_TASK)) {
         return QUERN_OK;
     }
-    quern_status status = qn_enqueue_store(self->sqlite, self->conn, &enqueue, &self->wake, err);
-    if (status == QUERN_OK && result != QUERN_OK) {
-        status = qn_error_set(err, result, "the task that was made of the group \"%s\": %s",
-                              finish->set->group, why_not(result));
+    quern_status status = qn_enqueue_store(self->sqlite, self->conn, finish->task, &stored, err);
+    if (status == QUERN_OK && stored.result != QUERN_OK) {
+        status = qn_error_set(err, stored.result, "the task that was made of the group \"%s\": %s",
+                              finish->set->group, why_not(stored.result));
     }
+    self->wake = self->wake || stored.wake;
+    qn_arena_finish(&arena);
     return status;
 }
 

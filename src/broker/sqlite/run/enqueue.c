@@ -281,28 +281,21 @@ static quern_status store_all(struct batch *batch, const struct qn_enqueue *enqu
     return status;
 }
 
-/* The tasks of entries have no policy for duplicates, on any broker. */
 quern_status qn_enqueue_store(struct qn_sqlite *self, struct qn_conn *conn,
-                              const struct qn_enqueue *enqueue, bool *ret_wake, quern_error *err)
+                              const struct qn_task *task, struct qn_stored *stored,
+                              quern_error *err)
 {
     struct batch batch = {.conn = conn};
-    struct qn_arena arena = {0};
-    struct qn_enqueue plain = *enqueue;
-    struct qn_task *tasks = qn_arena_copy(&arena, enqueue->tasks, enqueue->count * sizeof *tasks);
-    plain.tasks = tasks;
-    plain.arena = &arena;
-    plain.holders = qn_arena_alloc(&arena, (enqueue->count + 1) * sizeof *plain.holders);
-    quern_status status = tasks == NULL || plain.holders == NULL ? qn_error_nomem(err) : QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < enqueue->count; i++) {
-        tasks[i].on_duplicate = QUERN_ON_DUPLICATE_FAIL;
-        plain.holders[i] = NULL;
-    }
+    const struct qn_enqueue enqueue = {.tasks = task,
+                                       .count = 1,
+                                       .results = &stored->result,
+                                       .holders = &stored->holder,
+                                       .arena = stored->arena};
     batch.shift_ms = qn_delay_clock_shift_ms(self, &batch.now_ms);
-    if (status == QUERN_OK) {
-        status = store_all(&batch, &plain, err);
-    }
-    *ret_wake = *ret_wake || batch.wake;
-    qn_arena_finish(&arena);
+    stored->result = QUERN_OK;
+    stored->holder = NULL;
+    quern_status status = store_all(&batch, &enqueue, err);
+    stored->wake = stored->wake || batch.wake;
     return status;
 }
 

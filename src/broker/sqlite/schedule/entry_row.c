@@ -102,7 +102,7 @@ quern_status qn_entry_row_advance(struct qn_conn *conn, const struct qn_entry_ro
     qn_query_int(&query, row->queue_no);
     qn_query_text(&query, name);
     qn_query_int(&query, event->tick_s != 0 ? event->tick_s : row->last_s);
-    qn_query_int(&query, event->id != NULL ? 1 : 0);
+    qn_query_int(&query, event->id != NULL && event->what != QN_TICK_REPLACED ? 1 : 0);
     quern_status status = qn_query_run(&query, NULL, err);
     return status == QUERN_OK ? note(conn, row, name, event, err) : status;
 }

@@ -36,7 +36,7 @@ struct qn_entry_event {
     int64_t now_ms;
     enum qn_tick_what what;
     uint32_t skipped;
-    const char *id; /* NULL: none */
+    const char *id; /* of the task that was stored or replaced; NULL: none */
 };
 /* Sets the last tick, adds to the runs, and writes the event; the oldest ones go. */
 QUERN_NODISCARD quern_status qn_entry_row_advance(struct qn_conn *conn,

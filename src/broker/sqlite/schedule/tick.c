@@ -4,7 +4,8 @@
  * One transaction for all of them, with the writer's lock, so of any number of schedulers that send
  * a tick the first one enqueues it: the last tick only grows, and it has passed the tick then,
  * however soon the task is done and deleted. A task whose id or unique lock is there already
- * advances the last tick all the same, else the next scheduler would try it again. */
+ * advances the last tick all the same, else the next scheduler would try it again; on_duplicate may
+ * put its data into the task that holds the lock. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -29,6 +30,7 @@ struct ticking {
     int64_t next_number; /* 0: none taken yet */
     bool changed;
     bool wake;
+    struct qn_arena arena; /* for ids of tasks that hold locks */
 };
 
 static enum qn_tick_result decide(const struct ticking *ticking, const struct qn_tick *tick,
@@ -50,12 +52,14 @@ static enum qn_tick_result decide(const struct ticking *ticking, const struct qn
     return tick->tick_s > ticking->now_ms / 1000 ? QN_TICK_EARLY : QN_TICKED;
 }
 
-/* The result of its task alone. */
+/* What became of the task alone. */
 static quern_status store(struct ticking *ticking, const struct qn_task *task,
-                          quern_status *ret_result, quern_error *err)
+                          struct qn_stored *ret_stored, quern_error *err)
 {
-    const struct qn_enqueue enqueue = {.tasks = task, .count = 1, .results = ret_result};
-    return qn_enqueue_store(ticking->self, ticking->conn, &enqueue, &ticking->wake, err);
+    *ret_stored = (struct qn_stored){.arena = &ticking->arena, .wake = ticking->wake};
+    quern_status status = qn_enqueue_store(ticking->self, ticking->conn, task, ret_stored, err);
+    ticking->wake = ret_stored->wake;
+    return status;
 }
 
 static quern_status next_number(struct ticking *ticking, size_t count, quern_error *err)
@@ -65,37 +69,55 @@ static quern_status next_number(struct ticking *ticking, size_t count, quern_err
                : qn_tables_numbers(ticking->conn, count, &ticking->next_number, err);
 }
 
+/* Whether the task of a tick was stored or not, the entry advances: sets the result and the event.
+ * QUERN_E_FULL and other results are none of these. */
+static quern_status settle(struct qn_tick *tick, const struct qn_stored *stored,
+                           struct qn_entry_event *event, quern_error *err)
+{
+    bool is_there = stored->holder != NULL && stored->result == QUERN_OK;
+    if (is_there && tick->task->on_duplicate != QUERN_ON_DUPLICATE_IGNORE) {
+        event->what = QN_TICK_REPLACED;
+        event->id = stored->holder;
+        tick->result = QN_TICKED_REPLACED;
+    } else if (is_there || stored->result == QUERN_E_DUPLICATE) {
+        event->what = QN_TICK_DUPLICATE;
+        tick->result = QN_TICKED_DUPLICATE;
+    } else if (stored->result == QUERN_E_CONFLICT) {
+        event->what = QN_TICK_CONFLICT;
+        tick->result = QN_TICKED_CONFLICT;
+    } else if (stored->result != QUERN_OK) {
+        return qn_error_set(err, stored->result, "tick of entry \"%s\": its task was refused",
+                            tick->name);
+    } else if (tick->task != NULL) {
+        event->id = tick->task->id;
+    }
+    return QUERN_OK;
+}
+
 /* Stores the task of a tick that passed all tests, and advances its entry. */
 static quern_status apply(struct ticking *ticking, struct qn_tick *tick,
                           const struct qn_entry_row *row, quern_error *err)
 {
-    quern_status stored = QUERN_OK;
+    struct qn_stored stored = {.result = QUERN_OK};
     struct qn_entry_event event = {.number = ticking->next_number++,
                                    .tick_s = tick->tick_s,
                                    .now_ms = ticking->now_ms,
                                    .what = tick->what,
                                    .skipped = tick->skipped};
+    quern_status status = QUERN_OK;
     if (tick->task != NULL && !QN_BUG(TICK_WITHOUT_TASK)) {
-        quern_status status = store(ticking, tick->task, &stored, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
+        status = store(ticking, tick->task, &stored, err);
     }
-    if (stored == QUERN_E_FULL) {
+    if (status == QUERN_OK && stored.result == QUERN_E_FULL) {
         tick->result = QN_TICK_FAILED;
         tick->stored_s = row->last_s;
         return QUERN_OK;
     }
-    if (stored == QUERN_E_DUPLICATE) {
-        event.what = QN_TICK_DUPLICATE;
-        tick->result = QN_TICKED_DUPLICATE;
-    } else if (stored == QUERN_E_CONFLICT) {
-        event.what = QN_TICK_CONFLICT;
-        tick->result = QN_TICKED_CONFLICT;
-    } else if (stored != QUERN_OK) {
-        return qn_error_set(err, stored, "tick of entry \"%s\": its task was refused", tick->name);
-    } else if (tick->task != NULL) {
-        event.id = tick->task->id;
+    if (status == QUERN_OK) {
+        status = settle(tick, &stored, &event, err);
+    }
+    if (status != QUERN_OK) {
+        return status;
     }
     tick->stored_s = tick->tick_s;
     ticking->changed = true;
@@ -203,23 +225,81 @@ quern_status qn_sqlite_schedule_tick(struct qn_broker *broker, struct qn_ticks *
         return QUERN_OK;
     }
     quern_status status = qn_transaction_begin(ticking.self, false, &ticking.conn, err);
-    return status != QUERN_OK ? status : end(&ticking, tick_in(&ticking, ticks, err), err);
+    if (status == QUERN_OK) {
+        status = end(&ticking, tick_in(&ticking, ticks, err), err);
+    }
+    qn_arena_finish(&ticking.arena);
+    return status;
 }
 
 /* --- By hand ------------------------------------------------------------------------ */
 
-/* A trigger that is refused changes nothing, so only one that took effect is remembered. */
+/* The kept answer: a byte, then where the task went into another one its id with a NUL. */
+static quern_status keep_trigger(struct ticking *ticking, const struct qn_trigger *trigger,
+                                 const char *holder, quern_error *err)
+{
+    size_t size = 1 + (holder == NULL ? 0 : strlen(holder) + 1);
+    char *reply = qn_arena_alloc(&ticking->arena, size);
+    if (reply == NULL) {
+        return qn_error_nomem(err);
+    }
+    reply[0] = 1;
+    if (holder != NULL) {
+        memcpy(reply + 1, holder, size - 1);
+    }
+    return qn_sqlite_session_keep(ticking->conn, trigger->stamp, ticking->now_ms,
+                                  (struct qn_bytes){.data = reply, .size = size}, err);
+}
+
+static quern_status find_trigger(struct ticking *ticking, const struct qn_trigger *trigger,
+                                 bool *ret_known, const char **ret_holder, quern_error *err)
+{
+    struct qn_room reply;
+    quern_status status =
+        qn_sqlite_session_copy(ticking->conn, trigger->stamp, &ticking->arena, &reply, err);
+    *ret_known = status == QUERN_OK && reply.data != NULL;
+    const char *text = reply.data;
+    if (*ret_known && reply.size > 1 && text[reply.size - 1] == '\0') {
+        *ret_holder = text + 1;
+    }
+    return status;
+}
+
+static quern_status refuse_trigger(const struct qn_trigger *trigger, quern_status result,
+                                   quern_error *err)
+{
+    return qn_error_set(err, result, "entry \"%s\": its task %s", trigger->name,
+                        result == QUERN_E_DUPLICATE  ? "is there: the unique lock is held"
+                        : result == QUERN_E_CONFLICT ? "has an id that is there"
+                                                     : "was refused");
+}
+
+static quern_status note_trigger(struct ticking *ticking, const struct qn_trigger *trigger,
+                                 const struct qn_entry_row *row, const char *holder,
+                                 quern_error *err)
+{
+    quern_status status = next_number(ticking, 1, err);
+    const struct qn_entry_event event = {.number = ticking->next_number,
+                                         .now_ms = ticking->now_ms,
+                                         .what = holder == NULL ? QN_TICK_MANUAL : QN_TICK_REPLACED,
+                                         .id = holder == NULL ? trigger->task->id : holder};
+    ticking->changed = true;
+    if (status == QUERN_OK) {
+        status = qn_entry_row_advance(ticking->conn, row, trigger->name, &event, err);
+    }
+    return status == QUERN_OK ? keep_trigger(ticking, trigger, holder, err) : status;
+}
+
+/* A trigger that changes nothing, as it is refused or left out, is not remembered. */
 static quern_status trigger_in(struct ticking *ticking, const struct qn_trigger *trigger,
-                               quern_error *err)
+                               const char **ret_holder, quern_error *err)
 {
     struct qn_entry_row row;
     bool known = false;
-    uint8_t done = 1;
-    quern_status stored = QUERN_OK;
+    struct qn_stored stored;
     const struct qn_entry_key key = {
         .queue = trigger->task->queue, .name = trigger->name, .revision = QN_REVISION_ANY};
-    quern_status status =
-        qn_sqlite_session_find(ticking->conn, trigger->stamp, QN_ROOM_OF(done), &known, err);
+    quern_status status = find_trigger(ticking, trigger, &known, ret_holder, err);
     if (status != QUERN_OK || known) {
         ticking->wake = known;
         return status;
@@ -228,28 +308,24 @@ static quern_status trigger_in(struct ticking *ticking, const struct qn_trigger 
     if (status == QUERN_OK) {
         status = store(ticking, trigger->task, &stored, err);
     }
-    if (status == QUERN_OK && stored != QUERN_OK) {
-        return qn_error_set(err, stored, "entry \"%s\": its task %s", trigger->name,
-                            stored == QUERN_E_DUPLICATE  ? "is there: the unique lock is held"
-                            : stored == QUERN_E_CONFLICT ? "has an id that is there"
-                                                         : "was refused");
-    }
-    if (status == QUERN_OK) {
-        status = next_number(ticking, 1, err);
+    if (status == QUERN_OK && stored.result != QUERN_OK) {
+        status = refuse_trigger(trigger, stored.result, err);
     }
     if (status != QUERN_OK) {
         return status;
     }
-    const struct qn_entry_event event = {.number = ticking->next_number,
-                                         .now_ms = ticking->now_ms,
-                                         .what = QN_TICK_MANUAL,
-                                         .id = trigger->task->id};
-    status = qn_entry_row_advance(ticking->conn, &row, trigger->name, &event, err);
-    const struct qn_bytes bytes = {.data = &done, .size = sizeof done};
-    ticking->changed = true;
-    return status == QUERN_OK
-               ? qn_sqlite_session_keep(ticking->conn, trigger->stamp, ticking->now_ms, bytes, err)
-               : status;
+    *ret_holder = stored.holder;
+    bool is_left_out =
+        stored.holder != NULL && trigger->task->on_duplicate == QUERN_ON_DUPLICATE_IGNORE;
+    return is_left_out ? QUERN_OK : note_trigger(ticking, trigger, &row, stored.holder, err);
+}
+
+static quern_status report_holder(const struct qn_trigger *trigger, const char *holder,
+                                  quern_error *err)
+{
+    const char *copy = holder == NULL ? NULL : qn_arena_strdup(trigger->arena, holder);
+    *trigger->ret_holder = copy;
+    return copy == NULL && holder != NULL ? qn_error_nomem(err) : QUERN_OK;
 }
 
 quern_status qn_sqlite_schedule_trigger(struct qn_broker *broker, const struct qn_trigger *trigger,
@@ -257,6 +333,16 @@ quern_status qn_sqlite_schedule_trigger(struct qn_broker *broker, const struct q
 {
     struct ticking ticking = {.self = qn_sqlite_of(broker),
                               .now_ms = qn_clock_wall_ms(broker->clock)};
+    const char *holder = NULL;
     quern_status status = qn_transaction_begin(ticking.self, false, &ticking.conn, err);
-    return status != QUERN_OK ? status : end(&ticking, trigger_in(&ticking, trigger, err), err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = trigger_in(&ticking, trigger, &holder, err);
+    if (status == QUERN_OK && trigger->ret_holder != NULL) {
+        status = report_holder(trigger, holder, err);
+    }
+    status = end(&ticking, status, err);
+    qn_arena_finish(&ticking.arena);
+    return status;
 }
