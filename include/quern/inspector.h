@@ -235,10 +235,11 @@ typedef enum quern_limit_scope {
     QUERN_LIMIT_KEY = 3    /* those with one limit_key, or each key by itself */
 } quern_limit_scope;
 
-/* How many tasks of a queue may run at a time, over all workers, or how many may start in a time.
- * Workers check it before they take a task, so one that has to wait costs no attempt and no slot.
- * Go's workers do not know of limits: they do not observe them, and their starts do not count; what
- * they run does. A Redis broker has only those of a whole queue, else QUERN_E_UNSUPPORTED. */
+/* How many tasks of a queue may run at a time, over all workers, or how many may start in a
+ * period. Workers check it before they take a task, so one that has to wait costs no attempt and no
+ * slot. Go's workers know nothing of limits: they do not observe them, and their starts do not
+ * count; what they run does. A Redis broker has only those of a whole queue, else
+ * QUERN_E_UNSUPPORTED. */
 typedef struct quern_limit {
     const char *queue;
     const char *name;  /* the type or key; "*": each one that has no limit of its own; of a queue
@@ -310,7 +311,7 @@ QUERN_NODISCARD static inline quern_status quern_inspector_put_entry(quern_inspe
                                                                      quern_entry_put what,
                                                                      quern_error *err);
 
-/* In the next four, queue may be NULL if one queue only has an entry of this name.
+/* In the next four, queue may be NULL if only one queue has an entry of this name.
  * QUERN_E_NOT_FOUND: no such entry; QUERN_E_STATE: several queues have one, and the text names
  * them. */
 

@@ -303,7 +303,7 @@ class inspector
     {
         return quern_inspector_put_entry(get(), &entry, &task, what, &err);
     }
-    /* In the next four, queue may be "" if one queue only has an entry of this name. */
+    /* In the next four, queue may be "" if only one queue has an entry of this name. */
     void pause_entry(const std::string &queue, const std::string &name, quern_entry_pause what)
     {
         detail::must([&](quern_error &err) { return pause_entry(queue, name, what, err); });

@@ -20,11 +20,11 @@
  *   Since      Declarations without "since" exist since 0.1. See QUERN_VERSION_NUMBER.
  *   Ownership  _new and _open return an object, which the caller frees with _free; _free(NULL)
  *              does nothing. const char * results belong to the object they were read from.
- *   Threads    Documented at each type. The library has no global state but the lists of open
- * "memory:" brokers and of workers and schedulers in x_run_until_signal, prints nothing
- *              but the warnings of a worker or scheduler without on_log and the lines passed to
- *              quern_log_stderr, reads no environment and sets no signal handler. After fork() the
- *              child opens objects of its own.
+ *   Threads    Documented at each type. The library has no global state but the list of open
+ *              "memory:" brokers and that of workers and schedulers in their _run_until_signal. It
+ *              prints nothing but the warnings of a worker or scheduler without on_log and the
+ *              lines passed to quern_log_stderr, reads no environment and sets no signal handler.
+ *              After fork() the child opens objects of its own.
  *   Times      Durations are *_ms; moments are *_at_ms, milliseconds since the Unix epoch.
  */
 #ifndef QUERN_QUERN_H

@@ -52,8 +52,7 @@ struct qn_verb {
     const char *example;  /* one or two lines, each indented by two spaces */
     const struct qn_option *options;
     size_t option_count;
-    size_t
-        shared_count; /* the first ones are those of another verb, to whose help `about` points */
+    size_t shared_count; /* so many, at the start, belong to the verb that `about` names */
     size_t operand_min;
     size_t operand_max;
     int (*run)(struct qn_cli *cli); /* returns the exit code */

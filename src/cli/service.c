@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* service.c - the workers that serve queues and types, and the reason why a task waits.
  *
- * All is judged from one reading of queues, workers and server_info. The first reason that applies
+ * All is judged from one reading of queues, workers and server_info; only the limits of a queue are
+ * read when a task of it is judged, as few reasons need them. The first reason that applies
  * is reported: reasons that stop everything come first, reasons that stop one task come last. Types
  * that cannot be known (of a Go server) count as served. The table of all reasons is in
  * docs/guide/waiting.md: if you add one, add it there. */
@@ -18,6 +19,7 @@
 #include "base/text/plural.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "cli/service_limit.h"
 #include "task/limits.h"
 
 #define MEMORY_FREE_MIN ((uint64_t)64 << 10) /* the refused request is gone when we look */
@@ -30,7 +32,8 @@ static void add_item(const char *name, const char *text, void *user)
 
 bool qn_service_read(quern_inspector *inspector, struct qn_service *ret_service, quern_error *err)
 {
-    struct qn_service service = {.server_info = qn_memory_must(json_object())};
+    struct qn_service service = {.inspector = inspector,
+                                 .server_info = qn_memory_must(json_object())};
     if (quern_inspector_queues(inspector, &service.queues, err) != QUERN_OK ||
         quern_inspector_workers(inspector, &service.workers, err) != QUERN_OK ||
         quern_inspector_broker(inspector, add_item, service.server_info, err) != QUERN_OK) {
@@ -374,6 +377,23 @@ static bool why_busy(const struct qn_service *service, const quern_task_info *in
     return true;
 }
 
+/* How much of "*" is used by one type or key is not known: that comes last. */
+static bool why_pending(const struct qn_service *service, const quern_task_info *info,
+                        struct qn_reason *reason)
+{
+    const char *queue = quern_task_info_queue(info);
+    quern_limit_list *limits = NULL;
+    if (qn_service_why_queue(service, queue, quern_task_info_type(info), reason)) {
+        return true;
+    }
+    bool known = quern_inspector_limits(service->inspector, queue, &limits, NULL) == QUERN_OK;
+    bool waits = (known && qn_service_limit_why(limits, info, false, reason)) ||
+                 why_busy(service, info, reason) ||
+                 (known && qn_service_limit_why(limits, info, true, reason));
+    quern_limit_list_free(limits);
+    return waits;
+}
+
 bool qn_service_why_task(const struct qn_service *service, const quern_task_info *info,
                          struct qn_reason *ret_reason)
 {
@@ -389,13 +409,17 @@ bool qn_service_why_task(const struct qn_service *service, const quern_task_info
                why_later(info, ret_reason) ||
                qn_service_why_queue(service, queue, quern_task_info_type(info), ret_reason);
     case QUERN_TASK_PENDING:
-        return qn_service_why_queue(service, queue, quern_task_info_type(info), ret_reason) ||
-               why_busy(service, info, ret_reason);
+        return why_pending(service, info, ret_reason);
     case QUERN_TASK_AGGREGATING:
-        (void)snprintf(ret_reason->because, sizeof ret_reason->because,
-                       "it is in a group, and no worker of quern aggregates groups yet");
+        (void)snprintf(
+            ret_reason->because, sizeof ret_reason->because,
+            "it waits in group %.256s until a worker with an aggregator makes one task of its"
+            " members",
+            quern_task_info_group(info));
         (void)snprintf(ret_reason->advice, sizeof ret_reason->advice,
-                       "run it by itself: quern task run %.256s", quern_task_info_id(info));
+                       "nothing, if such a worker runs (quern work --aggregate); or run it by"
+                       " itself: quern task run %.256s",
+                       quern_task_info_id(info));
         return true;
     case QUERN_TASK_ARCHIVED:
     case QUERN_TASK_COMPLETED:

@@ -10,6 +10,7 @@
 
 /* One reading of the broker. */
 struct qn_service {
+    quern_inspector *inspector; /* borrowed */
     quern_queue_list *queues;
     quern_worker_list *workers;
     json_t *server_info; /* of the broker; may be NULL */

@@ -42,7 +42,7 @@ enum qn_task_option {
         {"deadline", "T", "not started, and cancelled, after T", QN_OPTION_MOMENT}, \
     [QN_TASK_START_WITHIN] = \
         {"start-within", "D", "archived unless it starts this long after due", \
-        QN_OPTION_DURATION}, \
+        QN_OPTION_DURATION, .min = 1}, \
     [QN_TASK_DELAY] = \
         {"delay", "D", "run it after this delay: 90, 1h30m, 2d (also --in)", \
         QN_OPTION_DURATION, .alias = "in"}, \

@@ -76,7 +76,10 @@ class AggregateTest(CliTest):
             self.until(lambda p=worker: "aggregator failed" in self.read(p.log_name), command)
             self.assertIn(words, self.read(worker.log_name))
             self.assertEqual(self.stop(worker), 0)
-            self.assertEqual(self.state(task_id), "aggregating")
+            task = self.task(task_id)
+            self.assertEqual(task["state"], "aggregating")
+            self.assertIn("it waits in group g until", task["waits_because"])
+            self.assertIn("quern work --aggregate", task["what_to_do"])
             self.ok("task", "delete", task_id)
 
     def test_members_of_several_types_need_a_type(self):
@@ -111,7 +114,9 @@ class AggregateTest(CliTest):
         for words in (("--aggregate", "g"), ("--aggregate", "g="), ("--aggregate", "=true"),
                       ("--group-grace", "1s"), ("--aggregate", "g=true", "--group-grace", "h=1s"),
                       ("--aggregate", "g=true", "--group-grace", "1ms"),
+                      ("--aggregate", "g=true", "--group-grace", "0"),
                       ("--aggregate", "g=true", "--group-max-delay", "soon"),
+                      ("--aggregate", "g=true", "--group-max-delay", "0"),
                       ("--aggregate", "g=true", "--group-max-size", "1001"),
                       ("--aggregate", "g=true", "--aggregate", "g=false")):
             self.fails(EXIT_USAGE, "work", "--exec", "*=true", *words)

@@ -64,6 +64,7 @@ class EnqueueTest(CliTest):
             refused = self.quern("enqueue", "t", option, "0")
             self.assertEqual(refused.returncode, EXIT_USAGE)
             self.assertIn(f"{option}: 0 is refused: use never, or leave it out", refused.stderr)
+        self.fails(EXIT_USAGE, "enqueue", "t", "--start-within", "0")
         for key in ("retry_max", "timeout"):
             refused = self.quern("enqueue", "--from", "-", stdin=json.dumps({"type": "t", key: 0}))
             self.assertEqual(refused.returncode, EXIT_DATA)

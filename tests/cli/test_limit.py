@@ -62,6 +62,38 @@ class LimitTest(CliTest):
         self.assertEqual((started, running), (12, 0))
         self.assertLessEqual(most, 4)
 
+    def test_inspect_shows_the_limit_that_a_task_waits_for(self):
+        self.fifo("never")
+        self.ok("limit", "set", "default", "1", "--type", "t")
+        first = self.enqueue("t")
+        self.start("work", "--exec", "t=read x < never", "--concurrency", "2")
+        self.wait_state(first, "active")
+        waiting = self.json("task", "inspect", self.enqueue("t"))
+        self.assertEqual(waiting["waits_because"], "the limit 1 of type t is used up")
+        self.assertEqual(waiting["what_to_do"],
+                         "nothing, or raise it: quern limit set default LIMIT --type 't'")
+        self.ok("limit", "remove", "default", "--type", "t")
+        self.wait_state(waiting["id"], "active")
+        busy = self.json("task", "inspect", self.enqueue("t"))
+        self.assertIn("all slots", busy["waits_because"])
+        self.ok("limit", "set", "default", "0")
+        self.assertEqual(self.json("task", "inspect", busy["id"])["waits_because"],
+                         "the limit 0 of queue default is used up")
+
+    def test_inspect_shows_a_limit_of_each_key_unless_the_key_has_its_own(self):
+        self.ok("limit", "set", "default", "0", "--key", "*")
+        self.ok("limit", "set", "default", "5", "--key", "own")
+        each = self.enqueue("t", "--limit-key", "other")
+        own = self.enqueue("t", "--limit-key", "own")
+        none = self.enqueue("t")
+        self.start("work", "--exec", "t=true", "--concurrency", "2")
+        self.wait_state(own, "gone")
+        self.wait_state(none, "gone")
+        task = self.json("task", "inspect", each)
+        self.assertEqual(task["waits_because"],
+                         "the limit 0 of each key in queue default may be used up")
+        self.assertIn("quern limit set default LIMIT --key '*'", task["what_to_do"])
+
     def test_rate_holds_over_two_workers(self):
         log = self.path("log")
         self.ok("limit", "set", "default", "5/1s")

@@ -123,6 +123,17 @@ static size_t count_results(struct import *import)
     return first_failure;
 }
 
+/* Without "task 3: " in front, the place in the batch: the line is named instead. */
+static const char *skip_place(const char *text)
+{
+    size_t word = strlen("task ");
+    if (strncmp(text, "task ", word) != 0) {
+        return text;
+    }
+    const char *end = text + word + strspn(text + word, "0123456789");
+    return strncmp(end, ": ", 2) == 0 ? end + 2 : text;
+}
+
 static int store_batch(struct import *import)
 {
     char existing[EXISTING_SIZE];
@@ -142,8 +153,8 @@ static int store_batch(struct import *import)
         qn_progress_stop(&import->progress);
         qn_cli_message(import->cli, "%s%sline %" PRIu64 ": %s (stored %" PRIu64 " %s%s)",
                        import->path, colon(import), import->batch[failed].number,
-                       status == reason ? err.text : quern_status_name(reason), import->stored,
-                       noun(import->stored), existing_text(import, existing));
+                       status == reason ? skip_place(err.text) : quern_status_name(reason),
+                       import->stored, noun(import->stored), existing_text(import, existing));
         exit_code = qn_cli_exit_code(reason);
     }
     drop_batch(import);
@@ -237,10 +248,11 @@ static int read_lines(struct import *import)
             return end_interrupted(import);
         }
         if (status != QUERN_OK) {
+            char existing[EXISTING_SIZE];
             qn_progress_stop(&import->progress);
             qn_cli_message(import->cli, "%s%sread error: %s (stored %" PRIu64 " %s%s)",
                            import->path, colon(import), strerror(errno), import->stored,
-                           noun(import->stored), existing_text(import, (char[EXISTING_SIZE]){""}));
+                           noun(import->stored), existing_text(import, existing));
             return QN_EXIT_FAILURE;
         }
         if (!more) {

@@ -4,8 +4,8 @@
  *
  * A user waits for it at the tab key: so a broker that does not answer is given up soon, after
  * LIMIT_S the process ends whatever it waits for or reads, and at most TASKS_MAX ids are read. A
- * name that would be taken for an option, or that could harm a
- * terminal (of a Go program), is left out. */
+ * name that would be taken for an option, or that could harm a terminal (of a Go program), is left
+ * out. */
 #include "cli/verbs/completion_values.h"
 
 #include <signal.h>

@@ -208,7 +208,7 @@ static int run_list(struct qn_cli *cli)
 static const struct qn_verb verbs[] = {
     {.name = "set",
      .operands = "QUEUE LIMIT",
-     .summary = "set or change how many tasks run at a time, or start in a time",
+     .summary = "set or change how many tasks run at a time, or start in a period",
      .about = "LIMIT: 10 (at a time), 100/s, 100/1m (a window), \"100/1m burst 20\".\n"
               "Go's workers on the same queue are not bound by limits.",
      .example = "  quern limit set mail 10\n  quern limit set mail 100/1m --key acme",
@@ -233,5 +233,5 @@ static const struct qn_verb verbs[] = {
      .operand_max = 1,
      .run = run_remove},
 };
-const struct qn_noun qn_noun_limit = {"limit", "limit how many tasks run, or start in a time",
-                                      verbs, QN_COUNT_OF(verbs)};
+const struct qn_noun qn_noun_limit = {
+    "limit", "limit how many tasks run at a time, or start in a period", verbs, QN_COUNT_OF(verbs)};

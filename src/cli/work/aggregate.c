@@ -232,10 +232,12 @@ static int read_duration(const struct reading *reading, size_t option, const cha
 {
     quern_error err;
     const char *text = value_for(reading, option, pattern);
+    const char *name = option == reading->options.grace ? "group-grace" : "group-max-delay";
     if (text != NULL && qn_duration_parse(text, ret_ms, &err) != QUERN_OK) {
-        return qn_cli_usage(reading->cli, "--%s: %s",
-                            option == reading->options.grace ? "group-grace" : "group-max-delay",
-                            err.text);
+        return qn_cli_usage(reading->cli, "--%s: %s", name, err.text);
+    }
+    if (text != NULL && *ret_ms == 0) { /* the default in C, "at once" to many */
+        return qn_cli_usage(reading->cli, "--%s: 0 is refused: leave it out for the default", name);
     }
     return QN_EXIT_OK;
 }

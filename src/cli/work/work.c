@@ -49,8 +49,9 @@ enum option {
 static const struct qn_option options[] = {
     [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run tasks of a type, a prefix or * by /bin/sh -c",
                      QN_OPTION_TEXT, .repeats = true},
-    [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND", "make one task of those in such a group",
-                          QN_OPTION_TEXT, .repeats = true},
+    [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND",
+                          "make one task of a group; see the manual", QN_OPTION_TEXT,
+                          .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict-priority", NULL, "lower weights only when others are empty",
