@@ -68,7 +68,9 @@ typedef struct quern_scheduler_options {
      * be called again for the same tick if the scheduler dies before it is enqueued. */
     bool (*before)(const quern_tick *tick, quern_task *task, void *user);
     /* After it was enqueued or refused. Both run on the thread of quern_scheduler_run: a slow one
-     * delays ticks, and after some seconds another scheduler leads. */
+     * delays the other ticks, and one of more than a second is logged. After 7 s the lease has to
+     * be taken again; after 10 s another scheduler leads, if there is one, and calls its own hook
+     * for the tick. */
     void (*after)(const quern_tick *tick, void *user);
     void *user;
 } quern_scheduler_options;

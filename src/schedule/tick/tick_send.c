@@ -4,14 +4,17 @@
  * A request whose reply was lost is sent again with the same stamp, so it takes effect once. If
  * that fails, too, the entries are loaded again: their last ticks show what has happened.
  *
- * A refused tick ends the ticks of its entry in this round, since each names the one before it. */
+ * A refused tick ends the ticks of its entry in this round, since each names the one before it.
+ *
+ * Where a hook has taken so long that the lease may be over, it is taken again before the request:
+ * a tick whose hook is always so slow is enqueued, too, unless another scheduler leads by then. */
 #include "schedule/tick/tick_send.h"
 
 #include "base/bug.h"
 #include "schedule/tick/tick_task.h"
 #include "schedule/tick/ticking_list.h"
 
-enum { ATTEMPTS = 3, REST_MS = 1000, EARLY_MS = 20 };
+enum { ATTEMPTS = 3, REST_MS = 1000, EARLY_MS = 20, SLOW_HOOK_MS = 1000 };
 
 /* --- Making --------------------------------------------------------------------------- */
 
@@ -35,6 +38,18 @@ static void log_failure(struct qn_ticker *ticker, struct qn_ticking *ticking, co
     }
 }
 
+/* A hook delays all ticks behind it, and the renewal of the lease. */
+static void note_hook(struct qn_ticker *ticker, const struct qn_ticking *ticking, const char *hook,
+                      int64_t began_at_boot_ms)
+{
+    int64_t took_ms = qn_clock_boot_ms(ticker->leader->clock) - began_at_boot_ms;
+    if (took_ms > SLOW_HOOK_MS) {
+        QN_LOG(ticker->leader->log, QUERN_LOG_WARN, "hook of the scheduler is slow",
+               QN_LOG_TEXT("hook", hook), QN_LOG_TEXT("entry", ticking->entry.name),
+               QN_LOG_TEXT("queue", ticking->entry.task.queue), QN_LOG_NUMBER("took_ms", took_ms));
+    }
+}
+
 /* Lets the hook see and change the task. */
 static quern_status ask_hook(struct qn_ticker *ticker, struct qn_ticking *ticking,
                              const struct qn_tick_terms *terms, struct qn_tick *tick,
@@ -44,7 +59,10 @@ static quern_status ask_hook(struct qn_ticker *ticker, struct qn_ticking *tickin
     struct qn_task *task = &batch->tasks[batch->count];
     quern_task shown = qn_tick_task_show(terms->entry, task);
     const quern_tick public_tick = describe(ticking, tick, task);
-    if (!ticker->hooks.before(&public_tick, &shown, ticker->hooks.user)) {
+    int64_t began_ms = qn_clock_boot_ms(ticker->leader->clock);
+    bool is_wanted = ticker->hooks.before(&public_tick, &shown, ticker->hooks.user);
+    note_hook(ticker, ticking, "before", began_ms);
+    if (!is_wanted) {
         tick->what = QN_BUG(VETO_IGNORED) ? tick->what : QN_TICK_VETO;
         return QUERN_OK;
     }
@@ -117,7 +135,7 @@ quern_status qn_tick_send_add(struct qn_ticker *ticker, struct qn_ticking *ticki
 
 /* --- Results -------------------------------------------------------------------------- */
 
-static void call_after(const struct qn_ticker *ticker, size_t index)
+static void call_after(struct qn_ticker *ticker, size_t index)
 {
     const struct qn_tick *tick = &ticker->batch.ticks[index];
     if (ticker->hooks.after == NULL || tick->what == QN_TICK_SKIP) {
@@ -127,7 +145,9 @@ static void call_after(const struct qn_ticker *ticker, size_t index)
         describe(ticker->batch.owners[index], tick, &ticker->batch.tasks[index]);
     public_tick.vetoed = tick->what == QN_TICK_VETO;
     public_tick.is_duplicate = tick->result != QN_TICKED;
+    int64_t began_ms = qn_clock_boot_ms(ticker->leader->clock);
     ticker->hooks.after(&public_tick, ticker->hooks.user);
+    note_hook(ticker, ticker->batch.owners[index], "after", began_ms);
 }
 
 static void advance(struct qn_ticker *ticker, size_t index)
@@ -226,8 +246,11 @@ quern_status qn_tick_send_flush(struct qn_ticker *ticker, quern_error *err)
         return QUERN_OK;
     }
     if (!qn_leader_may_send(leader)) { /* a hook took long, or the process stood still */
-        qn_tick_send_drop(ticker);
-        return qn_leader_look(leader, err);
+        status = qn_leader_look(leader, err);
+        if (status != QUERN_OK || !leader->leads) {
+            qn_tick_send_drop(ticker);
+            return status;
+        }
     }
     status = send_batch(ticker, err);
     for (size_t i = 0; status == QUERN_OK && i < batch->count; i++) {
