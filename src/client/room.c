@@ -9,6 +9,7 @@
 #include "client/room.h"
 
 #include <poll.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -61,6 +62,7 @@ static size_t try_part(quern_client *client, struct qn_request *request, size_t 
     };
     qn_combine_request(client, &part);
     request->info = part.info;
+    memcpy(request->holder, part.holder, sizeof request->holder);
     if (part.failed) {
         qn_request_fail(request, first + part.failed_index, &part.error);
     }
