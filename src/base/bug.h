@@ -91,8 +91,6 @@ enum qn_bug {
     QN_BUG_LOCK_UNKNOWN_KEPT = 77, /* a solo lock is kept although its owner never received it */
     QN_BUG_LOCK_OF_GONE_KEPT = 78, /* the same where its owner has no record any more */
     /* Limits of waiting, order */
-    /* Limits of waiting, order */
-    /* Limits of waiting, order */
     QN_BUG_EXPIRED_RUNS = 121,           /* a task that has not started in time is run */
     QN_BUG_STARTED_EXPIRES = 122,        /* a task expires even if it has started once */
     QN_BUG_MAX_PENDING_OFF_BY_ONE = 123, /* a queue takes one task more than its limit */

@@ -288,8 +288,8 @@ struct qn_exchange_reply {
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
  * leases. A task past its deadline, or past the moment by which it must have started, is archived
  * instead of leased (qn_leased_why_late, processed +1, failed +1): about QN_PRUNE_BATCH_MAX of them
- * at most, then `more` is set. A task whose
- * message cannot be used is archived, too. Paused queues give nothing. */
+ * at most, then `more` is set. A task whose message cannot be used is archived, too. Paused queues
+ * give nothing. */
 typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange *exchange,
                                     struct qn_exchange_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_exchange_fn qn_broker_exchange;
@@ -331,8 +331,8 @@ struct qn_upkeep {
     size_t limit; /* tasks that one call may change */
 };
 
-/* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail).
- * those that have a group to that, as if they had come now.
+/* Moves up to `limit` due scheduled and retry tasks of the queues to pending (their tail); those
+ * that have a group join it, as if they had come now.
  * ret_next_due_at_ms: when the next is due, wall clock; INT64_MAX: none known. */
 typedef quern_status qn_forward_fn(struct qn_broker *broker, struct qn_upkeep upkeep,
                                    size_t *ret_moved, int64_t *ret_next_due_at_ms,

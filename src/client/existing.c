@@ -2,8 +2,7 @@
 /* existing.c - the task because of which another one was refused.
  *
  * Its id is known from the reply; it is read in a step of its own, so it may be gone by then, which
- * is no error.
- * The status of the refusal stays as it is, whatever happens here. */
+ * is no error. The status of the refusal stays as it is, whatever happens here. */
 #include "client/existing.h"
 
 #include <stdio.h>

@@ -18,8 +18,7 @@
 
 /* A search gives up after five years: it continues where it cannot have missed a tick. */
 #define SEARCH_S (INT64_C(4) * 365 * QN_CIVIL_DAY_S)
-/* Longer than a local day: two walks that both pass a whole one without a change agree behind it.
- * */
+/* Longer than a local day: two walks that both pass a whole day without a change agree after it. */
 #define CALM_S (26 * INT64_C(3600))
 #define CALM_TRIES 64 /* a zone that is made up may change each hour */
 #define WINDOW_S 60

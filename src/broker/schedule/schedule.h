@@ -42,9 +42,8 @@ enum qn_misfire {
 
 struct qn_schedule_entry {
     const char *name;
-    /* Its queue is the entry's. Without id (NULL); its moments and durations are stored as they
-     * are; the scheduler makes the task of a tick from it. Stored as in
-     * template.h. */
+    /* Its queue is the entry's; it has no id (NULL). Moments and durations are stored as they are,
+     * in the form of template.h; the scheduler makes the task of a tick from it. */
     struct qn_task task;
     const char *origin; /* "cli", "file:PATH", "code:PROGRAM" */
     const char *cron;
@@ -93,8 +92,8 @@ struct qn_put {
  * entry->last_s, or if that is 0 the broker's now, so that nothing is caught up. A replaced one
  * keeps its last tick (at least the broker's now if cron, zone or with_seconds have changed), its
  * pause, its creation and its runs. QUERN_E_INVALID: a name that is none, a number out of its
- * range, or a definition longer than QN_ENTRY_SIZE_MAX; QUERN_E_UNSUPPORTED: a
- * task with a priority, and the broker has none; nothing was changed. */
+ * range, or a definition longer than QN_ENTRY_SIZE_MAX; QUERN_E_UNSUPPORTED: a task with a
+ * priority, and the broker has none; nothing was changed. */
 typedef quern_status qn_schedule_put_fn(struct qn_broker *broker, struct qn_put *puts, size_t count,
                                         quern_error *err);
 QUERN_NODISCARD qn_schedule_put_fn qn_schedule_put;
@@ -227,9 +226,8 @@ struct qn_ticks {
     struct qn_stamp stamp;
     uint64_t epoch;
     struct qn_tick *ticks;
-    size_t count; /* at most QN_BATCH_MAX */
-    int64_t
-        now_ms; /* out: the broker's wall clock; 0 in the answer to a repeated request, perhaps */
+    size_t count;   /* at most QN_BATCH_MAX */
+    int64_t now_ms; /* out: the broker's wall clock; a repeated request may get 0 */
 };
 
 /* The ticks in their order: several of one entry may follow each other, each with the one before as

@@ -18,9 +18,6 @@
 #define HEAD_SIZE 5 /* tag and size */
 #define NUMBER_SIZE 8
 #define RETRY_KIND_MAX 3
-#define UNIQUE_UNTIL_MAX QUERN_UNIQUE_UNTIL_EXPIRED
-#define ON_DUPLICATE_MAX QUERN_ON_DUPLICATE_DEBOUNCE
-#define PRIORITY_MAX 100
 
 /* Stored: never renumber. */
 enum tag {
@@ -327,10 +324,10 @@ static void get_numbers(struct reader *reader, const struct field *field, struct
         task->unique_ms = get_number(reader, field, QN_DURATION_MS_MAX);
         break;
     case TAG_UNIQUE_UNTIL:
-        task->unique_until = (int32_t)get_number(reader, field, UNIQUE_UNTIL_MAX);
+        task->unique_until = (int32_t)get_number(reader, field, QUERN_UNIQUE_UNTIL_EXPIRED);
         break;
     case TAG_ON_DUPLICATE:
-        task->on_duplicate = (int32_t)get_number(reader, field, ON_DUPLICATE_MAX);
+        task->on_duplicate = (int32_t)get_number(reader, field, QUERN_ON_DUPLICATE_DEBOUNCE);
         break;
     case TAG_RETENTION:
         task->retention_ms = get_number(reader, field, QN_DURATION_MS_MAX);
@@ -340,7 +337,7 @@ static void get_numbers(struct reader *reader, const struct field *field, struct
         break;
     case TAG_PRIORITY: /* the only one that may be negative */
         task->priority =
-            (int32_t)qn_number_clamp(get_signed(reader, field), -PRIORITY_MAX, PRIORITY_MAX);
+            (int32_t)qn_number_clamp(get_signed(reader, field), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
         break;
     default:
         fail(reader, "a field that this version does not know");

@@ -4,8 +4,7 @@
  * A queue that holds tasks is removed in bounded steps, so that workers of other queues never wait
  * long: it is paused first, so that nothing new starts, then its tasks are removed by the hundred;
  * the last step removes the remaining ones, its locks, its days, its entries of schedules and its
- * row in one transaction. If
- * a step fails, the queue stays paused with the remaining tasks. */
+ * row in one transaction. If a step fails, the queue stays paused with the remaining tasks. */
 #include "base/error.h"
 #include "base/text/plural.h"
 #include "broker/sqlite/operate/operate.h"

@@ -17,8 +17,8 @@ struct qn_newcomer {
 };
 
 /* *ret_holder: the id of the task that holds the lock and stands for the new one, in the arena;
- * *ret_result: what the caller is told. NULL: the new task is to be stored, and then to take the
- * lock. */
+ * *ret_result: the caller's result. NULL: the new task is to be stored, and then to take the lock.
+ */
 QUERN_NODISCARD quern_status qn_duplicate_settle(struct qn_conn *conn,
                                                  const struct qn_newcomer *newcomer,
                                                  const char **ret_holder, quern_status *ret_result,

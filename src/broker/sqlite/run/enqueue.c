@@ -205,7 +205,7 @@ static quern_status insert_with_headers(struct batch *batch, const struct qn_tas
     return status;
 }
 
-/* The result of a task for which there is no room; that it exists already is said before that. */
+/* The result of a task for which there is no room; a conflict takes precedence. */
 static quern_status refuse(struct batch *batch, const struct qn_task *task,
                            quern_status *ret_result, quern_error *err)
 {
