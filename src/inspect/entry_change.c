@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory/sized.h"
 #include "broker/find.h"
 #include "broker/task_info.h"
 #include "inspect/entries.h"
@@ -132,30 +131,16 @@ quern_status quern_inspector_put_entry_sized(quern_inspector *inspector,
                                              const struct quern_entry_put_sized *put,
                                              quern_entry_put what, quern_error *err)
 {
-    quern_entry entry;
     struct qn_entry_given given = {.origin = "cli"};
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK) {
         status = check_put(put, what, err);
     }
     if (status == QUERN_OK) {
-        status = qn_sized_copy(QN_ROOM_OF(entry), (struct qn_bytes){put->entry, put->entry_size},
-                               "quern_entry", err);
+        status = qn_entry_read_given((struct qn_bytes){put->entry, put->entry_size},
+                                     (struct qn_bytes){put->task, put->task_size}, &given, err);
     }
-    if (status == QUERN_OK) {
-        status = qn_sized_copy(QN_ROOM_OF(given.task), (struct qn_bytes){put->task, put->task_size},
-                               "quern_task", err);
-    }
-    if (status != QUERN_OK) {
-        return status;
-    }
-    given.name = entry.name;
-    given.cron = entry.cron;
-    given.zone = entry.zone;
-    given.misfire = entry.misfire;
-    given.late_ms = entry.late_ms;
-    given.jitter_ms = entry.jitter_ms;
-    return make_and_put(inspector, &given, what, err);
+    return status == QUERN_OK ? make_and_put(inspector, &given, what, err) : status;
 }
 
 /* --- pause, resume, remove ------------------------------------------------------------ */

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory/sized.h"
 #include "base/text/number.h"
 #include "broker/schedule/template.h"
+#include "quern/entry.h"
 #include "task/limits.h"
 #include "task/name.h"
 
@@ -33,6 +35,25 @@ static bool is_empty(const char *text)
 static quern_status refuse(struct making *m, const char *text)
 {
     return qn_error_set(m->err, QUERN_E_INVALID, "%s", text);
+}
+
+quern_status qn_entry_read_given(struct qn_bytes entry, struct qn_bytes task,
+                                 struct qn_entry_given *given, quern_error *err)
+{
+    quern_entry ours;
+    quern_status status = qn_sized_copy(QN_ROOM_OF(ours), entry, "quern_entry", err);
+    if (status == QUERN_OK) {
+        status = qn_sized_copy(QN_ROOM_OF(given->task), task, "quern_task", err);
+    }
+    if (status == QUERN_OK) {
+        given->name = ours.name;
+        given->cron = ours.cron;
+        given->zone = ours.zone;
+        given->misfire = ours.misfire;
+        given->late_ms = ours.late_ms;
+        given->jitter_ms = ours.jitter_ms;
+    }
+    return status;
 }
 
 /* --- The clock ------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #define QN_SCHEDULE_ENTRY_H
 
 #include "base/memory/arena.h"
+#include "base/memory/view.h"
 #include "base/time/zones.h"
 #include "broker/schedule/schedule.h"
 #include "schedule/plan.h"
@@ -24,6 +25,10 @@ struct qn_entry_given {
     int64_t jitter_ms;
     quern_task task; /* without id and process_at_ms; its queue is the entry's */
 };
+
+/* A caller's quern_entry and quern_task, of whatever size; origin and default_zone stay. */
+QUERN_NODISCARD quern_status qn_entry_read_given(struct qn_bytes entry, struct qn_bytes task,
+                                                 struct qn_entry_given *given, quern_error *err);
 
 struct qn_entry_terms {
     struct qn_zones *zones;

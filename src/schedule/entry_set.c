@@ -6,9 +6,8 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "base/memory/sized.h"
 #include "base/memory/vec.h"
-#include "schedule/tick/ticking_list.h"
+#include "schedule/entry_info.h"
 
 static size_t find(const struct quern_entry_set *set, const char *queue, const char *name)
 {
@@ -45,7 +44,7 @@ static quern_status add_copy(struct quern_entry_set *set, const struct qn_schedu
         return status;
     }
     struct qn_arena arena = {0};
-    status = qn_ticking_copy_entry(&arena, entry, &set->entries[set->count], err);
+    status = qn_entry_copy(&arena, entry, &set->entries[set->count], err);
     if (status != QUERN_OK) {
         qn_arena_finish(&arena);
         return status;
@@ -58,30 +57,18 @@ quern_status quern_entry_set_add_sized(quern_entry_set *set, const quern_entry *
                                        size_t entry_size, const quern_task *task, size_t task_size,
                                        quern_error *err)
 {
-    quern_entry ours;
-    struct qn_entry_given given;
     if (set == NULL || entry == NULL || task == NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
                             set == NULL     ? "set"
                             : entry == NULL ? "entry"
                                             : "task");
     }
-    given = (struct qn_entry_given){.origin = set->origin, .default_zone = set->default_zone};
-    quern_status status = qn_sized_copy((struct qn_room){&ours, sizeof ours},
-                                        (struct qn_bytes){entry, entry_size}, "entry", err);
-    if (status == QUERN_OK) {
-        status = qn_sized_copy((struct qn_room){&given.task, sizeof given.task},
-                               (struct qn_bytes){task, task_size}, "task", err);
-    }
+    struct qn_entry_given given = {.origin = set->origin, .default_zone = set->default_zone};
+    quern_status status = qn_entry_read_given((struct qn_bytes){entry, entry_size},
+                                              (struct qn_bytes){task, task_size}, &given, err);
     if (status != QUERN_OK) {
         return status;
     }
-    given.name = ours.name;
-    given.cron = ours.cron;
-    given.zone = ours.zone;
-    given.misfire = ours.misfire;
-    given.late_ms = ours.late_ms;
-    given.jitter_ms = ours.jitter_ms;
     const struct qn_entry_terms terms = {.zones = set->zones,
                                          .now_ms = qn_clock_wall_ms(set->clock)};
     struct qn_arena arena = {0};
@@ -89,8 +76,8 @@ quern_status quern_entry_set_add_sized(quern_entry_set *set, const quern_entry *
     status = qn_entry_make(&given, &terms, &arena, &made, err);
     if (status == QUERN_OK) {
         status = add_copy(set, &made, err);
-    } else if (ours.name != NULL) {
-        qn_error_prefix(err, "entry \"%.128s\"", ours.name);
+    } else if (given.name != NULL) {
+        qn_error_prefix(err, "entry \"%.128s\"", given.name);
     }
     qn_arena_finish(&arena);
     return status;

@@ -3,7 +3,7 @@
  *
  * The loop is schedule/group/aggregator.c; here it gets what it needs of the worker. The thread of
  * the leases extends the lease of its set, the keeper checks its timeout. An aggregator that does
- * not end at shutdown is treated like a handler: its set goes back, and its thread is left alone. */
+ * not end at shutdown is treated like a handler: its set goes back, its thread is left alone. */
 #include "worker/groups.h"
 
 #include "pool/thread.h"

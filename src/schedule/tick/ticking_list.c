@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
-#include "broker/schedule/template.h"
+#include "schedule/entry_info.h"
 
 /* A load in progress. */
 struct loading {
@@ -29,53 +29,6 @@ static int compare(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->entry.name, b->entry.name);
 }
 
-/* The bytes of a task are the only form of it that can be copied whole. */
-static quern_status copy_task(struct qn_arena *arena, const struct qn_task *task,
-                              struct qn_task *ret_copy, quern_error *err)
-{
-    struct qn_buf buf;
-    qn_buf_init(&buf, 2 * QN_ENTRY_SIZE_MAX);
-    quern_status status = qn_template_encode(&buf, task, err);
-    if (status == QUERN_OK) {
-        const struct qn_bytes bytes = {.data = buf.data, .size = buf.size};
-        status = qn_template_decode(arena, bytes, ret_copy, err);
-    }
-    qn_buf_finish(&buf);
-    return status;
-}
-
-static bool copy_text(struct qn_arena *arena, const char **text)
-{
-    if (*text != NULL) {
-        *text = qn_arena_strdup(arena, *text);
-        return *text != NULL;
-    }
-    return true;
-}
-
-quern_status qn_ticking_copy_entry(struct qn_arena *arena, const struct qn_schedule_entry *entry,
-                                   struct qn_schedule_entry *ret_copy, quern_error *err)
-{
-    struct qn_schedule_entry copy = *entry;
-    const char *queue = entry->task.queue;
-    quern_status status = QUERN_OK;
-    if (entry->fault == NULL) {
-        status = copy_task(arena, &entry->task, &copy.task, err);
-        if (status != QUERN_OK) {
-            return status;
-        }
-    }
-    bool all = copy_text(arena, &copy.name) && copy_text(arena, &queue) &&
-               copy_text(arena, &copy.cron) && copy_text(arena, &copy.zone) &&
-               copy_text(arena, &copy.origin) && copy_text(arena, &copy.fault);
-    if (!all) {
-        return qn_error_nomem(err);
-    }
-    copy.task.queue = queue;
-    *ret_copy = copy;
-    return QUERN_OK;
-}
-
 static bool add_entry(const struct qn_schedule_entry *entry, void *user)
 {
     struct loading *loading = user;
@@ -89,7 +42,7 @@ static bool add_entry(const struct qn_schedule_entry *entry, void *user)
     list->items = items;
     struct qn_ticking *ticking = &items[list->count];
     *ticking = (struct qn_ticking){0};
-    loading->status = qn_ticking_copy_entry(&list->arena, entry, &ticking->entry, loading->err);
+    loading->status = qn_entry_copy(&list->arena, entry, &ticking->entry, loading->err);
     list->count += loading->status == QUERN_OK ? 1 : 0;
     return loading->status == QUERN_OK;
 }

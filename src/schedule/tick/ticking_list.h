@@ -11,10 +11,5 @@ QUERN_NODISCARD quern_status qn_ticking_list_load(struct qn_ticker *ticker, quer
 void qn_ticking_list_finish(struct qn_ticking_list *list);
 /* Finds the next tick behind the last one. */
 void qn_ticking_find_next(struct qn_ticking *ticking, struct qn_plan *plan);
-/* A copy whose texts live in the arena; only `cron` and what the ticker needs. */
-QUERN_NODISCARD quern_status qn_ticking_copy_entry(struct qn_arena *arena,
-                                                   const struct qn_schedule_entry *entry,
-                                                   struct qn_schedule_entry *ret_copy,
-                                                   quern_error *err);
 
 #endif
