@@ -58,9 +58,9 @@ QUERN_NODISCARD static inline quern_status quern_client_enqueue(quern_client *cl
  * quern_inspector_task returns everything else about a task. */
 typedef struct quern_enqueue_result {
     quern_status status;
-    char id[257];     /* the id of the task, given or generated, or of the one that is there because
+    char id[257];  /* the id of the task, given or generated, or of the one that is there because
                        * of its unique lock; "" if it was invalid */
-    uint8_t existing; /* 1: not stored, since on_duplicate settled it with the task of this id */
+    bool existing; /* not stored, since on_duplicate settled it with the task of this id */
 } quern_enqueue_result;
 
 /* Stores `count` tasks in few transactions; the tasks of one queue keep their order. Each task is

@@ -20,11 +20,11 @@ typedef struct quern_entry {
     const char *zone; /* "Europe/Berlin"; NULL: the one in cron, else that of the scheduler */
     const char *misfire; /* what happens to missed ticks: "skip", "once" (the newest one; the
                           * default), or "all N": the newest N, at most 1000 */
-    int64_t late_ms;     /* a tick is missed when it is later than this; 0: 1 minute; -1: none */
+    int64_t late_ms;     /* a tick is missed when it is later than this; 0: 1 minute; -1: at once */
     int64_t jitter_ms;   /* delays each task by a time below this, at most a day */
 } quern_entry;
 
-/* A stored entry. */
+/* A stored entry. Its fields may be copied into a quern_entry, and stored again with its task. */
 typedef struct quern_entry_info {
     const char *name;
     const char *queue;
@@ -40,7 +40,7 @@ typedef struct quern_entry_info {
     int64_t next_at_ms;   /* the tick after last_at_ms; in the past: no scheduler has enqueued it
                            * yet; 0: none, or it is paused */
     const char *misfire;  /* as in quern_entry */
-    int64_t late_ms;      /* 0: none */
+    int64_t late_ms;      /* as in quern_entry, never 0 */
     int64_t jitter_ms;
     const quern_task *task; /* without id; all durations count from the tick */
 } quern_entry_info;

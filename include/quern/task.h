@@ -60,8 +60,8 @@ typedef enum quern_unique_until {
                                      * task in that time */
 } quern_unique_until;
 
-/* What becomes of a task whose lock an equal one holds. Where the broker itself stores it, for a
- * tick of a schedule or a set of a group, all count as FAIL. */
+/* What happens to a task whose lock an equal one holds. The task that is made of a group must have
+ * FAIL. */
 typedef enum quern_on_duplicate {
     QUERN_ON_DUPLICATE_FAIL = 0,    /* it is refused with QUERN_E_DUPLICATE */
     QUERN_ON_DUPLICATE_IGNORE = 1,  /* it is not stored: QUERN_OK, with the id of the other one */

@@ -39,3 +39,18 @@ bool qn_policy_on_duplicate(const char *word, int32_t *ret_policy)
 {
     return find(on_duplicates, QN_COUNT_OF(on_duplicates), word, ret_policy);
 }
+
+static const char *word_at(const char *const *words, size_t count, int32_t index)
+{
+    return index >= 0 && (size_t)index < count ? words[index] : "unknown";
+}
+
+const char *qn_policy_until_word(int32_t until)
+{
+    return word_at(untils, QN_COUNT_OF(untils), until);
+}
+
+const char *qn_policy_on_duplicate_word(int32_t policy)
+{
+    return word_at(on_duplicates, QN_COUNT_OF(on_duplicates), policy);
+}

@@ -12,5 +12,8 @@
 /* False: it is none of the words above. */
 bool qn_policy_until(const char *word, int32_t *ret_until);
 bool qn_policy_on_duplicate(const char *word, int32_t *ret_policy);
+/* The words; "unknown" for those of a newer library. */
+const char *qn_policy_until_word(int32_t until);
+const char *qn_policy_on_duplicate_word(int32_t policy);
 
 #endif

@@ -80,7 +80,7 @@ void qn_request_set_result(quern_enqueue_result *results, size_t index, quern_st
     size_t size = id == NULL ? 0 : strlen(id);
     QN_ASSERT(size < sizeof results[index].id);
     results[index].status = status;
-    results[index].existing = 0;
+    results[index].existing = false;
     if (size > 0) {
         memcpy(results[index].id, id, size);
     }
@@ -92,6 +92,6 @@ void qn_request_set_stored(quern_enqueue_result *results, size_t index, quern_st
 {
     qn_request_set_result(results, index, status, ids.holder != NULL ? ids.holder : ids.own);
     if (results != NULL && status == QUERN_OK && ids.holder != NULL) {
-        results[index].existing = 1;
+        results[index].existing = true;
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "message/asynq/unique_key.h"
 
 /* --- Copies --------------------------------------------------------------------------- */
 
@@ -102,11 +103,20 @@ static const char *text_or_empty(const char *text)
     return text == NULL ? "" : text;
 }
 
-quern_task qn_entry_task(const struct qn_schedule_entry *entry)
+quern_status qn_entry_task(const struct qn_schedule_entry *entry, struct qn_arena *arena,
+                           quern_task *ret_task, quern_error *err)
 {
-    quern_task task = qn_task_show(&entry->task);
-    task.start_within_ms = entry->task.start_by_at_ms;
-    return task;
+    const struct qn_task *own = &entry->task;
+    quern_task task = qn_task_show(own);
+    quern_status status = QUERN_OK;
+    task.start_within_ms = own->start_by_at_ms;
+    if (own->unique_key != NULL) {
+        status = qn_unique_key_own(arena, own->queue, own->unique_key, &task.unique_key, err);
+    }
+    if (status == QUERN_OK) {
+        *ret_task = task;
+    }
+    return status;
 }
 
 /* NULL: out of memory. */
@@ -150,7 +160,10 @@ quern_status qn_entry_info_make(const struct qn_schedule_entry *entry, struct qn
     if (task == NULL || misfire == NULL) {
         return qn_error_nomem(err);
     }
-    *task = qn_entry_task(entry);
+    quern_status status = qn_entry_task(entry, arena, task, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
     quern_entry_info info = {
         .name = entry->name,
         .queue = entry->task.queue,
@@ -164,7 +177,7 @@ quern_status qn_entry_info_make(const struct qn_schedule_entry *entry, struct qn
         .last_at_ms = entry->last_s * 1000,
         .run_count = entry->runs,
         .misfire = misfire,
-        .late_ms = entry->late_ms,
+        .late_ms = entry->late_ms == 0 ? -1 : entry->late_ms, /* as in quern_entry */
         .jitter_ms = entry->jitter_ms,
         .task = task,
     };

@@ -10,8 +10,11 @@
 QUERN_NODISCARD quern_status qn_entry_copy(struct qn_arena *arena,
                                            const struct qn_schedule_entry *entry,
                                            struct qn_schedule_entry *ret_copy, quern_error *err);
-/* Its task as a caller gave it: without id, with durations in place of moments. Borrows `entry`. */
-quern_task qn_entry_task(const struct qn_schedule_entry *entry);
+/* Its task as a caller gave it: without id, with durations in place of moments. Borrows `entry`;
+ * the unique_key lives in the arena. */
+QUERN_NODISCARD quern_status qn_entry_task(const struct qn_schedule_entry *entry,
+                                           struct qn_arena *arena, quern_task *ret_task,
+                                           quern_error *err);
 /* Borrows `entry`; new texts and the task live in the arena. A zone or an expression that cannot be
  * used is the fault of the info, not an error of the call. */
 QUERN_NODISCARD quern_status qn_entry_info_make(const struct qn_schedule_entry *entry,

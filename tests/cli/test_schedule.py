@@ -46,6 +46,20 @@ class AddTest(EntryTest):
                      "retry max:        never"):
             self.assertIn(part, text)
 
+    def test_policies_of_a_unique_task_are_shown(self):
+        self.add("e", *DAILY, "--unique", "1h", "--unique-key", "shop 7", "--unique-until",
+                 "started", "--on-duplicate", "debounce", "--late", "0")
+        shown = self.json("schedule", "show", "e")
+        task = shown["task"]
+        self.assertEqual((task["unique_ms"], task["unique_key"], task["unique_until"],
+                          task["on_duplicate"]), (3600000, "shop 7", "started", "debounce"))
+        self.assertEqual(shown["late_ms"], -1)
+        text = self.ok("schedule", "show", "e")
+        for part in ("unique:           1h", "unique key:       shop 7",
+                     "unique until:     started", "on duplicate:     debounce",
+                     "late:             0"):
+            self.assertIn(part, text)
+
     def test_payload_comes_from_stdin(self):
         self.add("e", *DAILY, "--payload", "-", stdin="from stdin")
         self.assertEqual(self.json("schedule", "show", "e")["task"]["payload"], "from stdin")

@@ -108,8 +108,8 @@ static size_t count_results(struct import *import)
     for (size_t i = 0; i < import->count; i++) {
         quern_status status = import->results[i].status;
         if (status == QUERN_OK) {
-            import->stored += import->results[i].existing != 0 ? 0 : 1;
-            import->existing += import->results[i].existing != 0 ? 1 : 0;
+            import->stored += import->results[i].existing ? 0 : 1;
+            import->existing += import->results[i].existing ? 1 : 0;
         } else if (status == QUERN_E_DUPLICATE || status == QUERN_E_CONFLICT) {
             import->duplicates += status == QUERN_E_DUPLICATE ? 1 : 0;
             import->conflicts += status == QUERN_E_CONFLICT ? 1 : 0;

@@ -14,6 +14,7 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/text.h"
+#include "cli/policy.h"
 #include "cli/schedule/ticks.h"
 
 #define TICKS_SHOWN 5
@@ -242,7 +243,12 @@ static void print_task(const quern_task *task)
     qn_field_limit("timeout", task->timeout_ms);
     qn_field_moment("deadline", task->deadline_at_ms);
     qn_field_duration("start within", task->start_within_ms);
-    qn_field_duration("unique", task->unique_ms);
+    if (task->unique_ms != 0) {
+        qn_field_duration("unique", task->unique_ms);
+        print_given("unique key", task->unique_key);
+        qn_field_text("unique until", qn_policy_until_word(task->unique_until));
+        qn_field_text("on duplicate", qn_policy_on_duplicate_word(task->on_duplicate));
+    }
     qn_field_duration("retention", task->retention_ms);
     for (size_t i = 0; i < task->header_count; i++) {
         char name[QN_NAME_SIZE_MAX + 16];
@@ -269,7 +275,11 @@ static void print_entry(const quern_entry_info *entry)
     qn_field_moment("done up to", entry->last_at_ms);
     qn_field_number("runs", (int64_t)entry->run_count);
     qn_field_text("misfire", entry->misfire);
-    qn_field_duration("late", entry->late_ms);
+    if (entry->late_ms < 0) {
+        qn_field_text("late", "0");
+    } else {
+        qn_field_duration("late", entry->late_ms);
+    }
     qn_field_duration("jitter", entry->jitter_ms);
     if (entry->fault == NULL) {
         print_task(entry->task);
@@ -290,6 +300,9 @@ static json_t *task_json(const quern_task *task)
         (json_int_t)task->start_within_ms, "unique_ms", (json_int_t)task->unique_ms, "retention_ms",
         (json_int_t)task->retention_ms, "priority", (int)task->priority, "headers", headers));
     set_text(object, "type", task->type);
+    set_text(object, "unique_key", task->unique_key == NULL ? "" : task->unique_key);
+    set_text(object, "unique_until", qn_policy_until_word(task->unique_until));
+    set_text(object, "on_duplicate", qn_policy_on_duplicate_word(task->on_duplicate));
     set_text(object, "group", task->group == NULL ? "" : task->group);
     set_text(object, "limit_key", task->limit_key == NULL ? "" : task->limit_key);
     qn_json_set_bytes(object, "payload", task->payload == NULL ? "" : task->payload,

@@ -6,17 +6,19 @@
 #include "message/asynq/unique_key.h"
 
 #include <openssl/evp.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/error.h"
 
 #define MD5_SIZE 16
+#define OWN_END ":custom"
 
 quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
                            const char **ret_key, quern_error *err)
 {
     if (same->key != NULL) {
-        *ret_key = qn_arena_printf(arena, "asynq:{%s}:unique:%s:custom", same->queue, same->key);
+        *ret_key = qn_arena_printf(arena, "asynq:{%s}:unique:%s" OWN_END, same->queue, same->key);
         return *ret_key == NULL ? qn_error_nomem(err) : QUERN_OK;
     }
     char hex[2 * MD5_SIZE + 1] = "";
@@ -43,4 +45,26 @@ quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *s
     }
     *ret_key = key;
     return QUERN_OK;
+}
+
+quern_status qn_unique_key_own(struct qn_arena *arena, const char *queue, const char *lock,
+                               const char **ret_key, quern_error *err)
+{
+    size_t prefix = strlen("asynq:{}:unique:") + strlen(queue);
+    size_t end = strlen(OWN_END);
+    size_t size = strlen(lock);
+    if (size <= prefix + end || strcmp(lock + size - end, OWN_END) != 0) {
+        *ret_key = NULL;
+        return QUERN_OK;
+    }
+    const char *again = NULL;
+    const struct qn_uniqueness same = {
+        .queue = queue,
+        .key = qn_arena_printf(arena, "%.*s", (int)(size - end - prefix), lock + prefix)};
+    quern_status status =
+        same.key == NULL ? qn_error_nomem(err) : qn_unique_key(arena, &same, &again, err);
+    if (status == QUERN_OK) {
+        *ret_key = strcmp(again, lock) == 0 ? same.key : NULL;
+    }
+    return status;
 }

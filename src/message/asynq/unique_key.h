@@ -24,5 +24,9 @@ struct qn_uniqueness {
  * MD5 of nothing. With a key "asynq:{queue}:unique:key:custom": no lock of Go's ends like that. */
 QUERN_NODISCARD quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *same,
                                            const char **ret_key, quern_error *err);
+/* The key of its own that gave the lock its name, in the arena; *ret_key NULL: it has none. */
+QUERN_NODISCARD quern_status qn_unique_key_own(struct qn_arena *arena, const char *queue,
+                                               const char *lock, const char **ret_key,
+                                               quern_error *err);
 
 #endif

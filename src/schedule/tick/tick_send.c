@@ -57,7 +57,11 @@ static quern_status ask_hook(struct qn_ticker *ticker, struct qn_ticking *tickin
 {
     struct qn_tick_batch *batch = &ticker->batch;
     struct qn_task *task = &batch->tasks[batch->count];
-    quern_task shown = qn_tick_task_show(terms->entry, task);
+    quern_task shown;
+    quern_status status = qn_tick_task_show(terms->entry, task, &batch->arena, &shown, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
     const quern_tick public_tick = describe(ticking, tick, task);
     int64_t began_ms = qn_clock_boot_ms(ticker->leader->clock);
     bool is_wanted = ticker->hooks.before(&public_tick, &shown, ticker->hooks.user);

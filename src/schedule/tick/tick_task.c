@@ -87,11 +87,16 @@ quern_status qn_tick_task_make(const struct qn_tick_terms *terms, struct qn_aren
     return status;
 }
 
-quern_task qn_tick_task_show(const struct qn_schedule_entry *entry, const struct qn_task *task)
+quern_status qn_tick_task_show(const struct qn_schedule_entry *entry, const struct qn_task *task,
+                               struct qn_arena *arena, quern_task *ret_shown, quern_error *err)
 {
-    quern_task shown = qn_entry_task(entry);
-    shown.id = task->id;
-    return shown;
+    quern_task shown;
+    quern_status status = qn_entry_task(entry, arena, &shown, err);
+    if (status == QUERN_OK) {
+        shown.id = task->id;
+        *ret_shown = shown;
+    }
+    return status;
 }
 
 static bool is_same_content(const struct qn_task *own, const quern_task *given)
@@ -111,6 +116,7 @@ quern_status qn_tick_task_replace(const struct qn_tick_terms *terms, const quern
     struct qn_task made;
     quern_task in = *given;
     in.id = "tick";
+    in.unique_key = in.unique_ms != 0 ? in.unique_key : NULL; /* a hook may end the uniqueness */
     if (in.process_at_ms != 0 || in.queue == NULL || strcmp(in.queue, own->queue) != 0) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "a hook may not change the queue or the moment of a task");
@@ -123,8 +129,9 @@ quern_status qn_tick_task_replace(const struct qn_tick_terms *terms, const quern
     if (status != QUERN_OK) {
         return status;
     }
-    /* With the same content the lock of the entry, whose key may be one of its own. */
-    made.unique_key = is_same_content(own, given) && own->unique_key != NULL && in.unique_ms != 0
+    /* With the same content the lock of the entry: a payload that is NULL is shown as "". */
+    made.unique_key = in.unique_key == NULL && is_same_content(own, given) &&
+                              own->unique_key != NULL && in.unique_ms != 0
                           ? own->unique_key
                           : made.unique_key;
     made.unique_ms = in.unique_ms;

@@ -17,8 +17,10 @@ struct qn_tick_terms {
 QUERN_NODISCARD quern_status qn_tick_task_make(const struct qn_tick_terms *terms,
                                                struct qn_arena *arena, struct qn_task *ret_task,
                                                quern_error *err);
-/* The same task as a hook sees it, without id and moments, which it cannot change. */
-quern_task qn_tick_task_show(const struct qn_schedule_entry *entry, const struct qn_task *task);
+/* The same task as a hook sees it, without the moments, which it cannot change. */
+QUERN_NODISCARD quern_status qn_tick_task_show(const struct qn_schedule_entry *entry,
+                                               const struct qn_task *task, struct qn_arena *arena,
+                                               quern_task *ret_shown, quern_error *err);
 /* What a hook has made of it replaces the task. QUERN_E_INVALID: it is no task by the rules of
  * qn_task_prepare, or in another queue. */
 QUERN_NODISCARD quern_status qn_tick_task_replace(const struct qn_tick_terms *terms,

@@ -56,6 +56,36 @@ static void hooks_change_and_veto_tasks(struct contract *c)
     ticker_close(&scheduler);
 }
 
+static bool change_payload(const quern_tick *tick, quern_task *task, void *user)
+{
+    (void)tick;
+    task->payload = user;
+    task->payload_size = strlen(user);
+    return true;
+}
+
+/* A lock by a key of its own does not depend on the payload. */
+static void hook_that_changes_the_payload_keeps_the_unique_key(struct contract *c)
+{
+    struct ticker_test scheduler;
+    char payload[] = "changed";
+    const struct qn_ticker_hooks hooks = {.before = change_payload, .user = payload};
+    struct qn_schedule_entry entry = schedule_entry("e");
+    uint64_t revision = 0;
+    ticker_open_with(c, &hooks, &scheduler);
+    entry.task.unique_key = "asynq:{default}:unique:a:b:custom";
+    entry.task.unique_ms = INT64_C(3600) * 1000;
+    entry.last_s = FIRST_S - 60;
+    assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
+    (void)ticker_step(&scheduler);
+    struct qn_leased *run = contract_take(c, "default");
+    assert_non_null(run);
+    assert_memory_equal(run->task.payload, "changed", strlen("changed"));
+    assert_string_equal(run->task.unique_key, entry.task.unique_key);
+    (void)contract_finish(c, run, QN_DONE);
+    ticker_close(&scheduler);
+}
+
 /* --- Slow ones ------------------------------------------------------------------------ */
 
 /* Each call lets this much time pass; before the first one ends another scheduler may look. */
@@ -169,6 +199,7 @@ static void tick_whose_hook_costs_the_leadership_is_the_next_ones(struct contrac
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(hooks_change_and_veto_tasks),
+    CONTRACT_TEST(hook_that_changes_the_payload_keeps_the_unique_key),
     CONTRACT_TEST(hook_of_more_than_a_second_is_logged),
     CONTRACT_TEST(tick_whose_hook_outlasts_the_lease_is_enqueued),
     CONTRACT_TEST(tick_whose_hook_costs_the_leadership_is_the_next_ones),
