@@ -5,7 +5,8 @@ their sh blocks is run, page by page, by a shell with a home of its own, and end
 UNUSUAL says otherwise.
 
 What the pages take for granted is there: the handlers and files that they name, and the tasks ID,
-ID1, ID2 and ID3. `quern work` without --drain is told to stop as soon as it serves."""
+ID1, ID2 and ID3. `quern work` without --drain and `quern schedule run` are told to stop as soon as
+they are ready."""
 
 import os
 import pathlib
@@ -26,14 +27,15 @@ UNUSUAL = {"quern task run --all": 2,  # asks, and there is no terminal
 QUERN = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 words = [os.environ["PROGRAM"], *sys.argv[1:]]
-if "work" not in words or "--drain" in words or "--help" in words:
+runs_on = "work" in words or words[1:3] == ["schedule", "run"]
+if not runs_on or "--drain" in words or "--help" in words:
     os.execv(words[0], words)
-with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as worker:
-    for line in worker.stderr:
+with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    for line in process.stderr:
         sys.stderr.write(line)
-        if "worker serves" in line:
-            worker.send_signal(signal.SIGTERM)
-sys.exit(worker.returncode)
+        if "worker serves" in line or "scheduler is ready" in line:
+            process.send_signal(signal.SIGTERM)
+sys.exit(process.returncode)
 """
 
 
