@@ -2,7 +2,7 @@
 /* lib_fault.c - the worker program of the kill tests, and the checker of its records.
  *
  * The handler writes START before it does anything and END as the last thing; a kill leaves out
- * later records. A record is one write of 48 bytes to a file opened with O_APPEND, so records of
+ * later records. A record is one write of 56 bytes to a file opened with O_APPEND, so records of
  * several threads and processes never mix. */
 #include "lib_fault.h"
 
@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* --- The site ----------------------------------------------------------------------- */
 
@@ -64,15 +66,24 @@ void fault_enqueue(struct fault_site *site, const char *type, size_t count)
 
 /* --- The worker --------------------------------------------------------------------- */
 
+int fault_journal_open(const char *path)
+{
+    int journal = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(journal >= 0);
+    return journal;
+}
+
 void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task)
 {
+    int64_t now_ns = qn_clock_mono_ns();
     struct fault_record record = {.task = task,
                                   .fence = quern_run_fence(run),
                                   .kind = (int32_t)kind,
                                   .cause = (int32_t)quern_run_cause(run),
                                   .pid = (int32_t)getpid(),
                                   .crash_count = (int32_t)quern_run_crash_count(run),
-                                  .at_ms = test_now_ms()};
+                                  .at_ms = now_ns / QN_NS_PER_MS,
+                                  .at_ns = now_ns};
     TEST_REQUIRE(write(journal, &record, sizeof record) == (ssize_t)sizeof record);
 }
 
@@ -193,8 +204,7 @@ int fault_serve(const char *url, const quern_mux *mux, const quern_worker_option
 int fault_worker(int argc, char **argv)
 {
     TEST_REQUIRE(argc == 5);
-    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(journal >= 0);
+    int journal = fault_journal_open(argv[1]);
     release_path(argv[1], held_until);
     quern_mux *mux = NULL;
     quern_error err = {0};

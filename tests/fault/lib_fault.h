@@ -22,6 +22,7 @@ struct fault_record {
     int32_t pid;
     int32_t crash_count;
     int64_t at_ms; /* monotonic */
+    int64_t at_ns; /* the same moment */
 };
 
 #define FAULT_LOST_MAX 1024
@@ -57,8 +58,10 @@ int fault_worker(int argc, char **argv);
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
 
-/* For worker programs of other tests: writes a record; the number that is a task's payload; runs a
- * worker with these options (on_log is filled in) until the parent sends anything. Exit code. */
+/* For worker programs of other tests: opens a journal; writes a record; the number that is a task's
+ * payload; runs a worker with these options (on_log is filled in) until the parent sends anything.
+ * Exit code. */
+int fault_journal_open(const char *path);
 void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task);
 uint64_t fault_number(const quern_task *task);
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* test_kills.c - four workers that are killed and stopped at random while limits of several kinds
+ * hold: by the records of the handlers no limit is ever exceeded, and each is used where work
+ * waits.
+ *
+ * A killed process's runs end at its death. Its leases hold their share of a limit until they are
+ * recovered, because no other process can know that the runs are over; so the time from each kill
+ * to the recovery does not count for the use of limits of running tasks. The recovery is seen in
+ * the records, too: a task that the dead process ran is started again. While a process is stopped,
+ * its leases count, and what has ended there cannot be reported: that time does not count, either,
+ * nor that in which one of the workers did not get the processor for 15 ms.
+ * Limits of starts are judged over all of the time. */
+#include "lib_limit_fleet.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+#define TASKS 1500
+#define TASKS_FULL 20000
+#define KILLS 4
+#define KILLS_FULL 60
+#define RECOVERY_MS_MAX 10000
+#define USE_MIN 0.95
+#define JUDGED_S_MIN 2
+
+static void run_all(struct fleet *fleet)
+{
+    int kills = test_full() ? KILLS_FULL : KILLS;
+    for (int i = 0; i < kills; i++) {
+        test_pause_ms(700 + (int)qn_random_below(&fleet->random, 900));
+        fleet_stop_one(fleet);
+        test_pause_ms((int)qn_random_below(&fleet->random, 300));
+        fleet_kill_one(fleet);
+    }
+    int64_t end_ms = test_now_ms() + (test_full() ? 8 : 2) * (int64_t)TEST_PATIENCE_MS;
+    while (fleet_completed(fleet) < fleet->site.task_count) {
+        assert_true(test_now_ms() < end_ms);
+        test_pause_ms(20);
+    }
+    fleet_stop(fleet);
+}
+
+static size_t judge_rules(const struct fleet *fleet, const struct limit_record *record)
+{
+    size_t faults = 0;
+    for (size_t i = 0; i < fleet_limit_count; i++) {
+        const struct limit_rule *rule = &fleet_limits[i].rule;
+        if (!fleet_has(fleet, &fleet_limits[i])) {
+            continue;
+        }
+        struct limit_verdict verdict = limit_judge(record, rule);
+        bool wasted =
+            rule->alone != 0 && (verdict.use < USE_MIN || verdict.judged_s < JUDGED_S_MIN);
+        print_message("%-18s %s %2d, used %5.1f %% in %.1f s%s%s\n", rule->name,
+                      rule->period_ns > 0 ? "too many" : "most", (int)verdict.most,
+                      100 * verdict.use, verdict.judged_s, verdict.exceeded ? ": exceeded" : "",
+                      wasted ? ": not used" : "");
+        faults += verdict.exceeded || wasted ? 1 : 0;
+    }
+    return faults;
+}
+
+static void no_limit_is_exceeded_and_each_is_used_while_workers_die(void **state)
+{
+    (void)state;
+    static struct fleet fleet;
+    int64_t recovery_ns = 0;
+    fleet_open(&fleet, test_full() ? TASKS_FULL : TASKS);
+    run_all(&fleet);
+    size_t extra = fault_journal_judge(&fleet.site, SIZE_MAX);
+    struct limit_record record = fleet_read(&fleet, &recovery_ns);
+    print_message("%zu tasks, %zu extra starts, recovered after %.0f ms at most\n",
+                  fleet.site.task_count, extra, (double)recovery_ns / 1e6);
+    size_t faults = judge_rules(&fleet, &record);
+    free(record.events);
+    free(record.excluded);
+    assert_int_equal(faults, 0);
+    assert_true(recovery_ns < RECOVERY_MS_MAX * QN_NS_PER_MS);
+    fleet_close(&fleet);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(no_limit_is_exceeded_and_each_is_used_while_workers_die),
+};
+
+int main(int argc, char **argv)
+{
+    static const struct test_role roles[] = {{.name = "worker", .main = fleet_worker}};
+    const struct test_group group = {"limit_kills", tests, TEST_COUNT(tests), roles,
+                                     TEST_COUNT(roles)};
+    return test_main_over_brokers(argc, argv, &group);
+}
