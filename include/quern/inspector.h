@@ -235,13 +235,17 @@ typedef enum quern_limit_scope {
     QUERN_LIMIT_KEY = 3    /* those with one limit_key, or each key by itself */
 } quern_limit_scope;
 
+/* In place of a queue's name: all queues of the broker together, also those that are made later. No
+ * queue has such a name. */
+#define QUERN_ALL_QUEUES "{all}"
+
 /* How many tasks of a queue may run at a time, over all workers, or how many may start in a
  * period. Workers check it before they take a task, so one that has to wait costs no attempt and no
  * slot. Go's workers know nothing of limits: they do not observe them, and their starts do not
  * count; what they run does. A Redis broker has only those of a whole queue, else
  * QUERN_E_UNSUPPORTED. */
 typedef struct quern_limit {
-    const char *queue;
+    const char *queue; /* or QUERN_ALL_QUEUES */
     const char *name;  /* the type or key; "*": each one that has no limit of its own; of a queue
                        * NULL or "" */
     int32_t scope;     /* a quern_limit_scope */
@@ -256,8 +260,9 @@ typedef struct quern_limit {
 } quern_limit;
 
 /* Sets a limit, or changes it if there is one with this queue, scope and name; one of tasks that
- * run and one of starts may hold beside each other. It holds from then on for every worker; runs
- * that have started go on. Makes the queue if there is none. QUERN_E_INVALID. */
+ * run and one of starts may hold beside each other, and so may those of a queue and of all queues.
+ * It holds from then on for every worker; runs that have started go on. Makes the queue if there is
+ * none. QUERN_E_INVALID. */
 QUERN_NODISCARD static inline quern_status quern_inspector_set_limit(quern_inspector *inspector,
                                                                      const quern_limit *limit,
                                                                      quern_error *err);
@@ -270,7 +275,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_remove_limit(quern_inspec
                                                                     quern_error *err);
 
 typedef struct quern_limit_list quern_limit_list;
-/* The limits of a queue, or with NULL of all queues, by queue, scope and name. */
+/* The limits of a queue, or with NULL all there are, by queue, scope and name; first those of all
+ * queues together, which QUERN_ALL_QUEUES lists alone. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_limits(quern_inspector *inspector,
                                                               const char *queue,
                                                               quern_limit_list **ret_list,

@@ -117,6 +117,8 @@ enum qn_bug {
     QN_BUG_TURN_NOT_PASSED_ON = 163, /* the keys of a queue take turns from the first one on */
     QN_BUG_START_NOT_RETURNED = 164, /* Redis: a run given back unstarted counts as a start */
     QN_BUG_END_NOT_AWAITED = 165,    /* Redis: no end of a run wakes who waits for its place */
+    QN_BUG_NEW_QUEUE_UNBOUND = 171,  /* limits of all queues bind only those made before */
+    QN_BUG_ALL_COUNTED_APART = 172,  /* one lease counts the runs of each queue by themselves */
     QN_BUG_WINDOW_TOO_SHORT = 134,   /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */

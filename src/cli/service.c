@@ -382,15 +382,21 @@ static bool why_pending(const struct qn_service *service, const quern_task_info 
                         struct qn_reason *reason)
 {
     const char *queue = quern_task_info_queue(info);
-    quern_limit_list *limits = NULL;
+    quern_limit_list *own = NULL;
+    quern_limit_list *of_all = NULL;
     if (qn_service_why_queue(service, queue, quern_task_info_type(info), reason)) {
         return true;
     }
-    bool known = quern_inspector_limits(service->inspector, queue, &limits, NULL) == QUERN_OK;
-    bool waits = (known && qn_service_limit_why(limits, info, false, reason)) ||
+    bool known =
+        quern_inspector_limits(service->inspector, queue, &own, NULL) == QUERN_OK &&
+        quern_inspector_limits(service->inspector, QUERN_ALL_QUEUES, &of_all, NULL) == QUERN_OK;
+    bool waits = (known && qn_service_limit_why(own, info, false, reason)) ||
+                 (known && qn_service_limit_why(of_all, info, false, reason)) ||
                  why_busy(service, info, reason) ||
-                 (known && qn_service_limit_why(limits, info, true, reason));
-    quern_limit_list_free(limits);
+                 (known && qn_service_limit_why(own, info, true, reason)) ||
+                 (known && qn_service_limit_why(of_all, info, true, reason));
+    quern_limit_list_free(own);
+    quern_limit_list_free(of_all);
     return waits;
 }
 

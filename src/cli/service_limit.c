@@ -52,13 +52,18 @@ static void describe_limit(const quern_limit *limit, struct qn_reason *reason)
     char text[QN_LIMIT_TEXT_SIZE];
     const struct qn_limit numbers = {
         .count = limit->count, .period_ms = limit->period_ms, .burst = limit->burst};
+    bool of_all = strcmp(limit->queue, QUERN_ALL_QUEUES) == 0;
     bool of_queue = limit->scope == QUERN_LIMIT_QUEUE;
     const char *noun = limit->scope == QUERN_LIMIT_TYPE ? "type" : "key";
     qn_limit_format(&numbers, text);
     if (is_each(limit)) {
         (void)snprintf(reason->because, sizeof reason->because,
-                       "the limit %s of each %s in queue %.256s may be used up", text, noun,
-                       limit->queue);
+                       "the limit %s of each %s in %s%.256s may be used up", text, noun,
+                       of_all ? "all queues" : "queue ", of_all ? "" : limit->queue);
+    } else if (of_all) {
+        (void)snprintf(reason->because, sizeof reason->because,
+                       "the limit %s of %s%s%.256s%s is used up", text, of_queue ? "" : noun,
+                       of_queue ? "" : " ", limit->name, of_queue ? "all queues" : " in all queues");
     } else {
         (void)snprintf(reason->because, sizeof reason->because,
                        "the limit %s of %s %.256s is used up", text, of_queue ? "queue" : noun,
@@ -66,7 +71,7 @@ static void describe_limit(const quern_limit *limit, struct qn_reason *reason)
     }
     int used =
         snprintf(reason->advice, sizeof reason->advice, "%sraise it: quern limit set %.200s LIMIT",
-                 limit->count > 0 ? "nothing, or " : "", limit->queue);
+                 limit->count > 0 ? "nothing, or " : "", of_all ? "--all-queues" : limit->queue);
     if (!of_queue) {
         (void)snprintf(reason->advice + used, sizeof reason->advice - (size_t)used,
                        " --%s '%.200s'", noun, limit->name);

@@ -23,7 +23,8 @@ struct quern_limit_list {
 
 static quern_status check_name(const char *queue, int32_t scope, const char *name, quern_error *err)
 {
-    quern_status status = qn_name_check_queue(queue, err);
+    bool of_all = strcmp(queue, QUERN_ALL_QUEUES) == 0;
+    quern_status status = of_all ? QUERN_OK : qn_name_check_queue(queue, err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -40,6 +40,48 @@ class LimitTest(CliTest):
         self.fails(EXIT_USAGE, "limit", "set", "mail", "1", "--key", "a", "--type", "b")
         self.fails(EXIT_DATA, "limit", "set", "mail", "1", "--key", "")
 
+    def test_limits_of_all_queues_are_set_listed_and_removed(self):
+        self.assertEqual(
+            self.json("limit", "set", "--all-queues", "5", "--type", "mail:digest"),
+            {"queue": "{all}", "scope": "type", "name": "mail:digest", "limit": "5", "count": 5,
+             "period_ms": 0, "burst": 0})
+        self.ok("limit", "set", "100/s", "--all-queues")
+        self.ok("limit", "set", "*", "3")  # a queue may have this name
+        self.ok("limit", "set", "mail", "7")
+        self.assertEqual([(one["queue"], one["limit"]) for one in self.json("limit", "list")],
+                         [("{all}", "100/1s"), ("{all}", "5"), ("*", "3"), ("mail", "7")])
+        self.assertEqual([one["limit"] for one in self.json("limit", "list", "--all-queues")],
+                         ["100/1s", "5"])
+        self.assertIn("{all}", self.ok("limit", "list"))
+        self.ok("limit", "remove", "--all-queues", "--type", "mail:digest")
+        self.ok("limit", "remove", "{all}")
+        self.fails(EXIT_FAILURE, "limit", "remove", "--all-queues")
+        self.assertEqual(self.json("limit", "list", "--all-queues"), [])
+
+    def test_queue_and_all_queues_exclude_each_other(self):
+        for words in (("set", "mail", "5", "--all-queues"), ("remove", "mail", "--all-queues"),
+                      ("list", "mail", "--all-queues"), ("set", "5"), ("remove",)):
+            self.fails(EXIT_USAGE, "limit", *words)
+        self.fails(EXIT_DATA, "limit", "set", "{al}", "5")
+
+    def test_workers_of_two_queues_share_a_limit(self):
+        log = self.path("log")
+        self.ok("limit", "set", "--all-queues", "2")
+        for queue in ("a", "b"):
+            self.ok("enqueue", "--queue", queue, "--from", "-", stdin='{"type":"t"}\n' * 6)
+        command = f"t=echo + >>{log}; sleep 0.05; echo - >>{log}"
+        other = self.start("work", "--queue", "a", "--exec", command, "--concurrency", "8",
+                           "--drain")
+        self.ok("work", "--queue", "b", "--exec", command, "--concurrency", "8", "--drain")
+        self.assertEqual(other.wait(), 0)
+        running = most = started = 0
+        for line in self.read("log").split():
+            running += 1 if line == "+" else -1
+            started += line == "+"
+            most = max(most, running)
+        self.assertEqual((started, running), (12, 0))
+        self.assertLessEqual(most, 2)
+
     def test_key_of_a_task_is_shown_and_imported(self):
         one = self.enqueue("t", "--limit-key", "acme")
         self.assertEqual(self.json("task", "inspect", one)["limit_key"], "acme")
@@ -79,6 +121,15 @@ class LimitTest(CliTest):
         self.ok("limit", "set", "default", "0")
         self.assertEqual(self.json("task", "inspect", busy["id"])["waits_because"],
                          "the limit 0 of queue default is used up")
+        self.ok("limit", "remove", "default")
+        self.ok("limit", "set", "--all-queues", "0", "--type", "t")
+        waiting = self.json("task", "inspect", busy["id"])
+        self.assertEqual(waiting["waits_because"],
+                         "the limit 0 of type t in all queues is used up")
+        self.assertIn("quern limit set --all-queues LIMIT --type 't'", waiting["what_to_do"])
+        self.ok("limit", "set", "--all-queues", "0")
+        self.assertEqual(self.json("task", "inspect", busy["id"])["waits_because"],
+                         "the limit 0 of all queues is used up")
 
     def test_inspect_shows_a_limit_of_each_key_unless_the_key_has_its_own(self):
         self.ok("limit", "set", "default", "0", "--key", "*")

@@ -18,6 +18,9 @@
  * - wait_ms of qn_queue_share says when a limit of starts lets the next task run. When a run of a
  *   queue with a limit of tasks that run ends, however it ends, sleeping workers are woken; so they
  *   are when limits are set or removed.
+ * - A limit of all queues counts over the queues of the broker, also those that are made later, and
+ *   binds each task beside the limits of its queue. Workers that sleep on other queues are woken
+ *   when a run ends that it counted.
  * - Charged tasks, probes and solo runs keep their rules, and are bound by limits, too. */
 #ifndef QN_BROKER_LIMIT_LIMIT_H
 #define QN_BROKER_LIMIT_LIMIT_H
@@ -25,15 +28,16 @@
 #include "broker/broker.h"
 #include "quern/inspector.h"
 
-/* Sets or changes the one of this queue, scope, name and kind (of starts or not); the caller has
- * checked it. `used` is not read. Makes the queue if there is none. */
+/* Sets or changes the one of this queue (or of all), scope, name and kind (of starts or not); the
+ * caller has checked it. `used` is not read. Makes the queue if there is none. QUERN_E_UNSUPPORTED:
+ * the broker has none such. */
 typedef quern_status qn_set_limit_fn(struct qn_broker *broker, const quern_limit *limit,
                                      quern_error *err);
 QUERN_NODISCARD qn_set_limit_fn qn_broker_set_limit;
 
 /* Whose limits: all of this scope and name, of both kinds. */
 struct qn_limit_owner {
-    const char *queue;
+    const char *queue; /* or QUERN_ALL_QUEUES */
     quern_limit_scope scope;
     const char *name; /* of a queue "" */
 };
@@ -42,12 +46,15 @@ typedef quern_status qn_remove_limit_fn(struct qn_broker *broker,
                                         const struct qn_limit_owner *owner, quern_error *err);
 QUERN_NODISCARD qn_remove_limit_fn qn_broker_remove_limit;
 
-/* Reports the limits of a queue (NULL: of all) with their present use, by queue, scope, name, those
- * of running tasks first. Borrowed; false stops it. */
+/* Reports the limits of a queue (NULL: of each) with their present use, those of all queues first,
+ * then by queue, scope, name, those of running tasks first. Borrowed; false stops it. */
 typedef quern_status qn_limits_fn(struct qn_broker *broker, const char *queue,
                                   bool (*on_limit)(const quern_limit *limit, void *user),
                                   void *user, quern_error *err);
 QUERN_NODISCARD qn_limits_fn qn_broker_limits;
+
+/* For implementations: the error of removing a limit that is not there. */
+quern_status qn_limit_not_found(const struct qn_limit_owner *owner, quern_error *err);
 
 /* Whether it has limits and keeps limit_key. */
 bool qn_broker_has_limits(const struct qn_broker *broker);

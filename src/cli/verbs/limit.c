@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* limit.c - `quern limit`: set, list, remove.
  *
- * A limit is of a queue, or with --type or --key of a type or a key in it; "*" means each of them
- * that has none of its own. */
+ * A limit is of a queue, or with --all-queues of all together; with --type or --key of a type or a
+ * key in it; "*" means each of them that has none of its own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,22 +13,46 @@
 #include "cli/output/table.h"
 #include "task/limit.h"
 
-enum scope_option { SCOPE_TYPE, SCOPE_KEY };
+enum scope_option { SCOPE_TYPE, SCOPE_KEY, SCOPE_ALL };
 static const struct qn_option scope_options[] = {
     [SCOPE_TYPE] = {"type", "TYPE", "tasks of this type; '*': each type by itself", QN_OPTION_TEXT},
     [SCOPE_KEY] = {"key", "KEY", "tasks with this key; '*': each key by itself", QN_OPTION_TEXT},
+    [SCOPE_ALL] = {"all-queues", NULL, "of all queues together, in place of QUEUE", QN_OPTION_FLAG},
+};
+enum list_option { LIST_ALL };
+static const struct qn_option list_options[] = {
+    [LIST_ALL] = {"all-queues", NULL, "only those of all queues together", QN_OPTION_FLAG},
 };
 
 static const char *const scope_names[] = {
     [QUERN_LIMIT_QUEUE] = "queue", [QUERN_LIMIT_TYPE] = "type", [QUERN_LIMIT_KEY] = "key"};
 
-/* Queue, scope and name as the line gives them. */
-static int read_owner(const struct qn_cli *cli, quern_limit *ret_limit)
+/* The line has a queue, or --all-queues (`all`), and `others` more operands. */
+static int check_operands(const struct qn_cli *cli, bool all, size_t others)
+{
+    size_t count = cli->args.operand_count;
+    size_t expected = others + (all ? 0 : 1);
+    if (count < expected) {
+        return qn_cli_usage(cli, "missing argument: %s (or --all-queues in place of QUEUE)",
+                            others > 0 ? "QUEUE LIMIT" : "QUEUE");
+    }
+    return count > expected ? qn_cli_usage(cli, "--all-queues and a queue exclude each other")
+                            : QN_EXIT_OK;
+}
+
+/* Queue, scope and name as the line gives them; `others` operands follow the queue. */
+static int read_owner(const struct qn_cli *cli, size_t others, quern_limit *ret_limit)
 {
     const struct qn_args *args = &cli->args;
     const char *type = qn_args_text(args, SCOPE_TYPE);
     const char *key = qn_args_text(args, SCOPE_KEY);
-    *ret_limit = (quern_limit){.queue = qn_args_operand(args, 0), .scope = QUERN_LIMIT_QUEUE};
+    bool all = qn_args_given(args, SCOPE_ALL);
+    int exit_code = check_operands(cli, all, others);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    *ret_limit = (quern_limit){.queue = all ? QUERN_ALL_QUEUES : qn_args_operand(args, 0),
+                               .scope = QUERN_LIMIT_QUEUE};
     if (type != NULL && key != NULL) {
         return qn_cli_usage(cli, "--type and --key exclude each other");
     }
@@ -86,11 +110,12 @@ static int run_set(struct qn_cli *cli)
     quern_limit limit;
     struct qn_limit numbers;
     quern_inspector *inspector = NULL;
-    int exit_code = read_owner(cli, &limit);
+    int exit_code = read_owner(cli, 1, &limit);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
-    if (qn_limit_parse(qn_args_operand(&cli->args, 1), &numbers, &err) != QUERN_OK) {
+    const char *text = qn_args_operand(&cli->args, cli->args.operand_count - 1);
+    if (qn_limit_parse(text, &numbers, &err) != QUERN_OK) {
         return qn_cli_usage(cli, "%s", err.text);
     }
     limit.count = numbers.count;
@@ -105,9 +130,9 @@ static int run_set(struct qn_cli *cli)
     } else if (cli->json) {
         exit_code = qn_json_print(json_limit(&limit));
     } else {
-        char text[QN_LIMIT_TEXT_SIZE];
-        qn_limit_format(&numbers, text);
-        qn_field_text("limit", text);
+        char shown[QN_LIMIT_TEXT_SIZE];
+        qn_limit_format(&numbers, shown);
+        qn_field_text("limit", shown);
     }
     quern_inspector_free(inspector);
     return exit_code;
@@ -118,7 +143,7 @@ static int run_remove(struct qn_cli *cli)
     quern_error err;
     quern_limit limit;
     quern_inspector *inspector = NULL;
-    int exit_code = read_owner(cli, &limit);
+    int exit_code = read_owner(cli, 0, &limit);
     if (exit_code == QN_EXIT_OK) {
         exit_code = qn_cli_open_inspector(cli, false, &inspector);
     }
@@ -186,11 +211,16 @@ static int run_list(struct qn_cli *cli)
     quern_error err;
     quern_limit_list *list = NULL;
     quern_inspector *inspector = NULL;
+    const char *queue = qn_args_operand(&cli->args, 0);
+    bool all = qn_args_given(&cli->args, LIST_ALL);
+    if (all && queue != NULL) {
+        return qn_cli_usage(cli, "--all-queues and a queue exclude each other");
+    }
     int exit_code = qn_cli_open_inspector(cli, false, &inspector);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
-    if (quern_inspector_limits(inspector, qn_args_operand(&cli->args, 0), &list, &err) !=
+    if (quern_inspector_limits(inspector, all ? QUERN_ALL_QUEUES : queue, &list, &err) !=
         QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {
@@ -207,29 +237,31 @@ static int run_list(struct qn_cli *cli)
 
 static const struct qn_verb verbs[] = {
     {.name = "set",
-     .operands = "QUEUE LIMIT",
+     .operands = "[QUEUE] LIMIT",
      .summary = "set or change how many tasks run at a time, or start in a period",
      .about = "LIMIT: 10 (at a time), 100/s, 100/1m (a window), \"100/1m burst 20\".\n"
               "Go's workers on the same queue are not bound by limits.",
-     .example = "  quern limit set mail 10\n  quern limit set mail 100/1m --key acme",
+     .example = "  quern limit set mail 10\n  quern limit set mail 100/1m --key acme\n"
+                "  quern limit set --all-queues 5 --type report",
      .options = scope_options,
      .option_count = QN_COUNT_OF(scope_options),
-     .operand_min = 2,
+     .operand_min = 1,
      .operand_max = 2,
      .run = run_set},
     {.name = "list",
      .operands = "[QUEUE]",
      .summary = "list limits, and how much of each is used now",
      .example = "  quern limit list mail",
+     .options = list_options,
+     .option_count = QN_COUNT_OF(list_options),
      .operand_max = 1,
      .run = run_list},
     {.name = "remove",
-     .operands = "QUEUE",
+     .operands = "[QUEUE]",
      .summary = "remove the limits of a queue, or of a type or key in it",
      .example = "  quern limit remove mail --key acme",
      .options = scope_options,
      .option_count = QN_COUNT_OF(scope_options),
-     .operand_min = 1,
      .operand_max = 1,
      .run = run_remove},
 };

@@ -6,6 +6,7 @@
  * by type or key would need a walk past the tasks that have to wait. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/text/number.h"
@@ -41,6 +42,9 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
                                 quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
+    if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED, "a redis broker has no limits of all queues");
+    }
     if (limit->scope != QUERN_LIMIT_QUEUE) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
                             "a redis broker limits whole queues only, not types or keys in them: "
@@ -71,10 +75,7 @@ quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_lim
         removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
         qn_pipeline_end(&pipeline);
     }
-    return status == QUERN_OK && removed == 0
-               ? qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no such limit",
-                              owner->queue)
-               : status;
+    return status == QUERN_OK && removed == 0 ? qn_limit_not_found(owner, err) : status;
 }
 
 /* --- Listing --------------------------------------------------------------------------- */

@@ -18,26 +18,48 @@ static quern_status note_kinds(struct qn_conn *conn, int64_t queue_no, quern_err
     return qn_query_run(&query, NULL, err);
 }
 
-/* With a limit by type the lanes are by type, too. */
+/* With a limit by type the lanes are by type, too: of this queue, or of all. */
 static quern_status fit_lanes(struct qn_conn *conn, int64_t queue_no, int32_t scope,
                               quern_error *err)
 {
+    int64_t unfit_no = 0;
     if (scope != QUERN_LIMIT_TYPE) {
         return QUERN_OK;
     }
-    struct qn_query query = qn_query_start(conn, sql_limit_lanes);
-    qn_query_int(&query, queue_no);
-    int64_t lanes = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
-    quern_status status = qn_query_finish(&query, err);
-    return status == QUERN_OK && lanes != QN_LANES_BY_TYPE
-               ? qn_lanes_begin(conn, queue_no, QN_LANES_BY_TYPE, err)
-               : status;
+    do {
+        struct qn_query query = qn_query_start(conn, sql_limit_lanes);
+        qn_query_int(&query, queue_no);
+        qn_query_int(&query, QN_LANES_BY_TYPE);
+        unfit_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+        quern_status status = qn_query_finish(&query, err);
+        if (status == QUERN_OK && unfit_no != 0) {
+            status = qn_lanes_begin(conn, unfit_no, QN_LANES_BY_TYPE, err);
+        }
+        if (status != QUERN_OK) {
+            return status;
+        }
+    } while (unfit_no != 0);
+    return QUERN_OK;
+}
+
+/* Where limits of this queue are stored; -1: there is no such queue, and it is not to be made. */
+static quern_status find_owner(struct qn_conn *conn, const char *queue, bool create,
+                               int64_t *ret_no, quern_error *err)
+{
+    int64_t no = QN_METER_ALL;
+    quern_status status = QUERN_OK;
+    if (strcmp(queue, QUERN_ALL_QUEUES) != 0) {
+        status = qn_tables_queue_no(conn, queue, create, &no, err);
+        no = no > 0 ? no : -1;
+    }
+    *ret_no = no;
+    return status;
 }
 
 static quern_status write_limit(struct qn_conn *conn, const quern_limit *limit, quern_error *err)
 {
     int64_t queue_no = 0;
-    quern_status status = qn_tables_queue_no(conn, limit->queue, true, &queue_no, err);
+    quern_status status = find_owner(conn, limit->queue, true, &queue_no, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -83,7 +105,7 @@ static quern_status delete_limits(struct qn_conn *conn, const struct qn_limit_ow
 {
     int64_t queue_no = 0;
     int64_t changes = 0;
-    quern_status status = qn_tables_queue_no(conn, owner->queue, false, &queue_no, err);
+    quern_status status = find_owner(conn, owner->queue, false, &queue_no, err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -93,7 +115,7 @@ static quern_status delete_limits(struct qn_conn *conn, const struct qn_limit_ow
     qn_query_text(&query, owner->name);
     status = qn_query_run(&query, &changes, err);
     if (status == QUERN_OK && changes == 0) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no such limit", owner->queue);
+        return qn_limit_not_found(owner, err);
     }
     return status == QUERN_OK ? note_kinds(conn, queue_no, err) : status;
 }
@@ -150,6 +172,7 @@ quern_status qn_sqlite_limits(struct qn_broker *broker, const char *queue,
     qn_meters_init(&meters, conn, qn_clock_wall_ms(broker->clock));
     struct qn_query query = qn_query_start(conn, sql_limit_list);
     qn_query_text(&query, queue);
+    qn_query_text(&query, QUERN_ALL_QUEUES);
     bool go_on = true;
     while (status == QUERN_OK && go_on && qn_query_row(&query)) {
         quern_limit limit = limit_of(&query);

@@ -9,18 +9,23 @@ ON CONFLICT (queue, scope, name, rate) DO UPDATE SET count = excluded.count,
 -- name: limit_remove
 DELETE FROM quern_limit WHERE queue = ?1 AND scope = ?2 AND name = ?3;
 
--- The kinds that the queue has, as in meter.h.
+-- The kinds that the queue has, as in meter.h; 0: in every queue, as a limit of all has changed.
 -- name: limit_note
 UPDATE quern_queue SET limits = coalesce(
-    (SELECT sum(bit) FROM (SELECT DISTINCT 1 << ((scope - 1) * 2 + rate) AS bit FROM quern_limit
-                           WHERE queue = ?1 AND scope BETWEEN 1 AND 3 AND rate IN (0, 1))), 0)
-WHERE no = ?1;
+    (SELECT sum(bit) FROM (SELECT DISTINCT
+        1 << ((l.scope - 1) * 2 + l.rate + iif(l.queue = 0, 6, 0)) AS bit
+        FROM quern_limit AS l
+        WHERE l.queue IN (0, quern_queue.no) AND l.scope BETWEEN 1 AND 3 AND l.rate IN (0, 1))), 0)
+WHERE ?1 IN (0, no);
 
+-- The first that has no lanes of kind ?2; ?1: a queue, or 0: of all.
 -- name: limit_lanes
-SELECT lanes FROM quern_queue WHERE no = ?1;
+SELECT no FROM quern_queue WHERE ?1 IN (0, no) AND lanes <> ?2 LIMIT 1;
 
+-- Those of all queues, with the name ?2, come first.
 -- name: limit_list
-SELECT q.name, q.no, l.scope, l.name, l.rate, l.count, l.period_ms, l.burst
-FROM quern_queue AS q JOIN quern_limit AS l ON l.queue = q.no
-WHERE ?1 IS NULL OR q.name = ?1
-ORDER BY q.name, l.scope, l.name, l.rate;
+SELECT iif(l.queue = 0, ?2, q.name) AS queue_name, l.queue, l.scope, l.name, l.rate, l.count,
+    l.period_ms, l.burst
+FROM quern_limit AS l LEFT JOIN quern_queue AS q ON q.no = l.queue
+WHERE (l.queue = 0 OR q.no IS NOT NULL) AND (?1 IS NULL OR queue_name = ?1)
+ORDER BY l.queue > 0, q.name, l.scope, l.name, l.rate;

@@ -80,6 +80,12 @@ static quern_status count_by(struct qn_meters *meters, const struct qn_meter *me
 static quern_status count_running(struct qn_meters *meters, struct qn_meter *meter,
                                   quern_error *err)
 {
+    static const char *const own[] = {[QUERN_LIMIT_QUEUE] = sql_meter_running_queue,
+                                      [QUERN_LIMIT_TYPE] = sql_meter_running_type,
+                                      [QUERN_LIMIT_KEY] = sql_meter_running_key};
+    static const char *const all[] = {[QUERN_LIMIT_QUEUE] = sql_meter_running_all,
+                                      [QUERN_LIMIT_TYPE] = sql_meter_running_all_type,
+                                      [QUERN_LIMIT_KEY] = sql_meter_running_all_key};
     quern_status status = QUERN_OK;
     if (QN_BUG(LIMIT_SHARE_LOST)) {
         struct qn_query query = qn_query_start(meters->conn, sql_bug_meter_lost);
@@ -87,16 +93,10 @@ static quern_status count_running(struct qn_meters *meters, struct qn_meter *met
         meter->running = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
         status = qn_query_finish(&query, err);
     }
-    if (status != QUERN_OK) {
-        return status;
-    }
-    if (meter->of.scope == QUERN_LIMIT_QUEUE) {
-        return count_by(meters, meter, sql_meter_running_queue, &meter->running, err);
-    }
-    if (meter->of.scope == QUERN_LIMIT_TYPE) {
-        return count_by(meters, meter, sql_meter_running_type, &meter->running, err);
-    }
-    return count_by(meters, meter, sql_meter_running_key, &meter->running, err);
+    const char *const *counts = meter->of.queue_no == QN_METER_ALL ? all : own;
+    return status == QUERN_OK
+               ? count_by(meters, meter, counts[meter->of.scope], &meter->running, err)
+               : status;
 }
 
 static void unpack_slots(const unsigned char *bytes, size_t size, struct qn_limit_use *use)
@@ -178,15 +178,15 @@ quern_status qn_meters_find(struct qn_meters *meters, struct qn_meter_owner of,
 
 /* The meters that bind this task. */
 struct bound {
-    struct qn_meter *meters[3];
+    struct qn_meter *meters[6];
     size_t count;
 };
 
-static quern_status find_bound(struct qn_meters *meters, const struct qn_metered *task,
-                               struct bound *ret_bound, quern_error *err)
+/* Adds those of task->queue_no, which may be QN_METER_ALL. */
+static quern_status add_bound(struct qn_meters *meters, const struct qn_metered *task,
+                              struct bound *bound, quern_error *err)
 {
     const char *const names[] = {"", task->type, task->key};
-    struct bound bound = {.count = 0};
     quern_status status = QUERN_OK;
     for (int32_t scope = QUERN_LIMIT_QUEUE; status == QUERN_OK && scope <= QUERN_LIMIT_KEY;
          scope++) {
@@ -197,10 +197,22 @@ static quern_status find_bound(struct qn_meters *meters, const struct qn_metered
             continue;
         }
         const struct qn_meter_owner of = {task->queue_no, scope, name};
-        status = qn_meters_find(meters, of, &bound.meters[bound.count++], err);
+        status = qn_meters_find(meters, of, &bound->meters[bound->count++], err);
     }
-    *ret_bound = bound;
     return status;
+}
+
+static quern_status find_bound(struct qn_meters *meters, const struct qn_metered *task,
+                               struct bound *ret_bound, quern_error *err)
+{
+    struct qn_metered as_of_all = *task;
+    as_of_all.queue_no = QN_METER_ALL;
+    as_of_all.limits = task->limits >> QN_METER_ALL_SHIFT;
+    ret_bound->count = 0;
+    quern_status status = add_bound(meters, task, ret_bound, err);
+    return status == QUERN_OK && as_of_all.limits != 0
+               ? add_bound(meters, &as_of_all, ret_bound, err)
+               : status;
 }
 
 quern_status qn_meters_room(struct qn_meters *meters, const struct qn_metered *task,
@@ -238,6 +250,9 @@ quern_status qn_meters_take(struct qn_meters *meters, const struct qn_metered *t
     quern_status status = find_bound(meters, task, &bound, err);
     for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
         struct qn_meter *meter = bound.meters[i];
+        if (QN_BUG(ALL_COUNTED_APART) && meter->of.queue_no == QN_METER_ALL) {
+            continue;
+        }
         meter->running++;
         if (meter->has_starts) {
             qn_limit_take(&meter->starts, &meter->use, meters->now_ms);

@@ -12,13 +12,18 @@
 #include "quern/inspector.h"
 #include "task/limit.h"
 
-/* quern_queue.limits: a bit for each scope and kind of which there is a limit. */
+/* In place of a queue's number: limits of all queues together. */
+#define QN_METER_ALL 0
+
+/* quern_queue.limits: a bit for each scope and kind of which there is a limit; the same for those
+ * of all queues, QN_METER_ALL_SHIFT further left, in every queue. */
 static inline int64_t qn_meter_bit(int32_t scope, bool rate)
 {
     return INT64_C(1) << ((scope - QUERN_LIMIT_QUEUE) * 2 + (rate ? 1 : 0));
 }
-#define QN_METER_RUNS 0x15   /* those of tasks that run */
-#define QN_METER_STARTS 0x2a /* those of starts */
+#define QN_METER_ALL_SHIFT 6
+#define QN_METER_RUNS 0x555   /* those of tasks that run */
+#define QN_METER_STARTS 0xaaa /* those of starts */
 
 /* A task, as far as limits go. */
 struct qn_metered {
@@ -30,7 +35,7 @@ struct qn_metered {
 
 /* Whose meter it is: the queue's, that of a type or of a key. */
 struct qn_meter_owner {
-    int64_t queue_no;
+    int64_t queue_no; /* or QN_METER_ALL */
     int32_t scope;
     const char *name; /* of the queue "" */
 };

@@ -19,6 +19,20 @@ SELECT count(*) FROM quern_task
 WHERE queue = ?1 AND state = 1 AND min(crash_count, 1) IN (0, 1) AND lane IS NOT NULL
     AND lane >= ?2 || char(31) AND lane < ?2 || char(32);
 
+-- The same over all queues. ?1 is the number of none.
+-- name: meter_running_all
+SELECT count(*) FROM quern_task WHERE state = 1 AND ?1 = 0;
+
+-- name: meter_running_all_type
+SELECT count(*) FROM quern_queue AS q CROSS JOIN quern_task AS t
+WHERE ?1 = 0 AND t.queue = q.no AND t.state = 1 AND min(t.crash_count, 1) IN (0, 1)
+    AND t.lane IS NOT NULL AND substr(t.lane, instr(t.lane, char(31)) + 1) = ?2;
+
+-- name: meter_running_all_key
+SELECT count(*) FROM quern_queue AS q CROSS JOIN quern_task AS t
+WHERE ?1 = 0 AND t.queue = q.no AND t.state = 1 AND min(t.crash_count, 1) IN (0, 1)
+    AND t.lane IS NOT NULL AND t.lane >= ?2 || char(31) AND t.lane < ?2 || char(32);
+
 -- For the planted faults only: 6, the worker died.
 -- name: bug_meter_lost
 SELECT count(*) FROM quern_task WHERE queue = ?1 AND state = 2 AND cause = 6;

@@ -55,23 +55,34 @@ static quern_status count_room(struct batch *batch, int64_t max_pending, quern_e
     return qn_query_finish(&query, err);
 }
 
+static quern_status read_queue(struct batch *batch, const char *queue, int64_t *ret_max_pending,
+                               quern_error *err)
+{
+    struct qn_query query = qn_query_start(batch->conn, sql_queue_limit);
+    qn_query_text(&query, queue);
+    bool found = qn_query_row(&query);
+    *ret_max_pending = found ? sqlite3_column_int64(query.statement, 1) : 0;
+    batch->queue_no = found ? sqlite3_column_int64(query.statement, 0) : 0;
+    batch->lanes = found ? sqlite3_column_int64(query.statement, 2) : 0;
+    return qn_query_finish(&query, err);
+}
+
 static quern_status enter_queue(struct batch *batch, const char *queue, quern_error *err)
 {
+    int64_t max_pending = 0;
     if (batch->queue != NULL && strcmp(batch->queue, queue) == 0) {
         return QUERN_OK;
     }
     batch->queue = queue;
     batch->queue_due_at_ms = -1;
     batch->queue_room = INT64_MAX;
-    struct qn_query query = qn_query_start(batch->conn, sql_queue_limit);
-    qn_query_text(&query, queue);
-    bool found = qn_query_row(&query);
-    int64_t max_pending = found ? sqlite3_column_int64(query.statement, 1) : 0;
-    batch->queue_no = found ? sqlite3_column_int64(query.statement, 0) : 0;
-    batch->lanes = found ? sqlite3_column_int64(query.statement, 2) : 0;
-    quern_status status = qn_query_finish(&query, err);
-    if (status == QUERN_OK && !found) {
-        status = qn_tables_queue_no(batch->conn, queue, true, &batch->queue_no, err);
+    quern_status status = read_queue(batch, queue, &max_pending, err);
+    if (status == QUERN_OK && batch->queue_no == 0) {
+        int64_t no = 0;
+        status = qn_tables_queue_no(batch->conn, queue, true, &no, err);
+        if (status == QUERN_OK) { /* it is made with what the limits of all queues need */
+            status = read_queue(batch, queue, &max_pending, err);
+        }
     }
     return status == QUERN_OK && max_pending > 0 ? count_room(batch, max_pending, err) : status;
 }

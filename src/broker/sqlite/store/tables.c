@@ -3,6 +3,7 @@
  * counter of the database, the next due task, the end of a unique lock. */
 #include "broker/sqlite/store/tables.h"
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables_sql.h"
@@ -15,7 +16,8 @@ quern_status qn_tables_queue_no(struct qn_conn *conn, const char *name, bool cre
     int64_t no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     quern_status status = qn_query_finish(&query, err);
     if (status == QUERN_OK && no == 0 && create) {
-        query = qn_query_start(conn, sql_queue_make);
+        query =
+            qn_query_start(conn, QN_BUG(NEW_QUEUE_UNBOUND) ? sql_bug_queue_make : sql_queue_make);
         qn_query_text(&query, name);
         no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
         status = qn_query_finish(&query, err);

@@ -3,7 +3,16 @@
 -- name: queue_find
 SELECT no FROM quern_queue WHERE name = ?1;
 
+-- With the limits of all queues (queue 0, see queue/meter.h), and lanes where one is by type.
 -- name: queue_make
+INSERT INTO quern_queue (name, limits, lanes) VALUES (?1,
+    coalesce((SELECT sum(bit) FROM (SELECT DISTINCT 64 << ((scope - 1) * 2 + rate) AS bit
+        FROM quern_limit WHERE queue = 0 AND scope BETWEEN 1 AND 3 AND rate IN (0, 1))), 0),
+    iif(EXISTS (SELECT 1 FROM quern_limit WHERE queue = 0 AND scope = 2), 2, 0))
+RETURNING no;
+
+-- For the planted faults only.
+-- name: bug_queue_make
 INSERT INTO quern_queue (name) VALUES (?1) RETURNING no;
 
 -- No row: there is none, or its counter is damaged. The largest number is never given, so that
