@@ -63,7 +63,8 @@ static void describe_limit(const quern_limit *limit, struct qn_reason *reason)
     } else if (of_all) {
         (void)snprintf(reason->because, sizeof reason->because,
                        "the limit %s of %s%s%.256s%s is used up", text, of_queue ? "" : noun,
-                       of_queue ? "" : " ", limit->name, of_queue ? "all queues" : " in all queues");
+                       of_queue ? "" : " ", limit->name,
+                       of_queue ? "all queues" : " in all queues");
     } else {
         (void)snprintf(reason->because, sizeof reason->because,
                        "the limit %s of %s %.256s is used up", text, of_queue ? "queue" : noun,
