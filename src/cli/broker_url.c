@@ -202,8 +202,10 @@ int qn_cli_open_inspector(struct qn_cli *cli, bool create, quern_inspector **ret
     }
     quern_error err;
     quern_inspector_options options = {.create = create};
+    bool makes = create && qn_cli_will_make_file(url);
     if (quern_inspector_open(url, &options, ret_inspector, &err) != QUERN_OK) {
         return qn_cli_open_failed(cli, &err);
     }
+    qn_cli_report_made(cli, makes, url);
     return QN_EXIT_OK;
 }

@@ -69,12 +69,14 @@ class BrokerTest(CliTest):
 
     @only("sqlite")
     def test_database_that_is_created_is_reported_once(self):
-        for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"]):
+        for args in (["enqueue", "t"], ["work", "--drain", "--exec", "t=true"],
+                     ["limit", "set", "q", "1"], ["queue", "set", "q", "--max-pending", "1"],
+                     ["schedule", "add", "e", "--cron", "@daily", "--type", "t"]):
             with self.subTest(args=args):
                 name = self.path(args[0] + ".db")
                 made = f"created the database {name}"
                 self.assertEqual(self.quern("--broker", name, *args).stderr.count(made), 1)
-                self.assertNotIn("made", self.quern("--broker", name, *args).stderr)
+                self.assertNotIn("created", self.quern("--broker", name, *args).stderr)
 
     @only("sqlite")
     def test_missing_directory_gets_a_hint_as_a_missing_file_does(self):

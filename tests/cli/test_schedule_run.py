@@ -7,7 +7,7 @@ import os
 import signal
 
 import lib_cli
-from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_USAGE
+from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_USAGE, only
 
 SECONDS = "[e]\ncron = * * * * * *\ntype = t\nmisfire = all 100\n"
 NEVER = "[{}]\ncron = 0 0 30 2 *\ntype = t\n"
@@ -37,6 +37,13 @@ class ScheduleRunTest(CliTest):
         ids = self.ids()
         self.assertEqual(len(ids), len(set(ids)))
         self.assertTrue(all(name.startswith("e@") for name in ids))
+
+    @only("sqlite")
+    def test_database_that_is_created_is_reported_once(self):
+        for count in (1, 0):
+            process = self.scheduler()
+            self.assertEqual(self.read(process.log_name).count("created the database"), count)
+            self.assertEqual(self.stop(process), 0)
 
     def test_tick_is_a_line_of_json(self):
         process = self.start("--json", "schedule", "run", "--file",

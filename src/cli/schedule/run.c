@@ -146,6 +146,7 @@ static int run_scheduler(struct running *running, const char *url)
     };
     quern_error err;
     quern_scheduler *scheduler = NULL;
+    bool makes = qn_cli_will_make_file(url);
     quern_status status = quern_scheduler_new(url, &options, &scheduler, &err);
     if (status == QUERN_E_NOT_FOUND && options.zone != NULL) {
         return qn_cli_usage(running->cli, "--zone: %s", err.text);
@@ -153,6 +154,7 @@ static int run_scheduler(struct running *running, const char *url)
     if (status != QUERN_OK) {
         return qn_cli_open_failed(running->cli, &err);
     }
+    qn_cli_report_made(running->cli, makes && !qn_cli_will_make_file(url), url);
     steer(scheduler);
     status = quern_scheduler_run(scheduler, &err);
     atomic_store(&steered, NULL);
