@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Looking at queues, tasks and workers, and steering them."""
 
+import contextlib
 import json
 import os
 import pty
@@ -32,6 +33,16 @@ class QueueTest(CliTest):
         self.assertEqual(self.json("queue", "inspect", "a")["counts"]["pending"], 1)
         self.assertRegex(self.ok("queue", "inspect", "a"), r"(?m)^  pending: +1$")
         self.assertIn("no queue \"zz\"", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
+
+    @only("sqlite")
+    def test_header_that_is_not_text_is_in_base64_whatever_its_name(self):
+        name = "n" * 62 + "\u00e4"
+        self.enqueue("t", "--id", "a", "--header", f"{name}=VALU")
+        with contextlib.closing(sqlite3.connect(self.broker)) as data, data:
+            headers, = data.execute("SELECT headers FROM quern_task").fetchone()
+            data.execute("UPDATE quern_task SET headers = ?",
+                         (headers.replace(b"VALU", b"\xff\xfe\xfd\xfc"),))
+        self.assertEqual(self.task("a")["headers"], {name + "_base64": "//79/A=="})
 
     def test_a_limit_is_set_shown_obeyed_and_removed(self):
         self.ok("queue", "set", "mail", "--max-pending", "2")

@@ -35,10 +35,10 @@ static void print_refusal(const quern_error *err, const quern_task_info *existin
 {
     json_t *object = qn_memory_must(
         json_pack("{s:s}", "status", err->code == QUERN_E_DUPLICATE ? "duplicate" : "conflict"));
-    qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+    qn_json_set_text(object, "error", err->text);
     if (existing != NULL) {
         const char *id = quern_task_info_id(existing);
-        qn_json_set_bytes(object, "existing_id", id, strlen(id));
+        qn_json_set_text(object, "existing_id", id);
     } else {
         (void)json_object_set_new(object, "existing_id", json_null());
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/memory/arena.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
 #include "cli/output/field.h"
@@ -47,15 +48,15 @@ void qn_json_set_bytes(json_t *object, const char *name, const void *data, size_
         return;
     }
     char *encoded = qn_memory_must(qn_base64_encode(data, size));
-    char key[64];
-    (void)snprintf(key, sizeof key, "%s_base64", name);
-    set(object, key, json_string(encoded));
+    struct qn_arena arena = {0};
+    set(object, qn_memory_must(qn_arena_printf(&arena, "%s_base64", name)), json_string(encoded));
+    qn_arena_finish(&arena);
     qn_free(encoded);
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
+void qn_json_set_text(json_t *object, const char *name, const char *text)
 {
-    qn_json_set_bytes(object, name, text, strlen(text));
+    qn_json_set_bytes(object, name, text, text == NULL ? 0 : strlen(text));
 }
 
 static json_t *headers_of(const quern_task_info *info)
@@ -63,7 +64,7 @@ static json_t *headers_of(const quern_task_info *info)
     json_t *headers = json_object();
     const quern_header *all = quern_task_info_headers(info);
     for (size_t i = 0; i < quern_task_info_header_count(info); i++) {
-        set_text(headers, all[i].name, all[i].value == NULL ? "" : all[i].value);
+        qn_json_set_text(headers, all[i].name, all[i].value);
     }
     return headers;
 }
@@ -94,25 +95,25 @@ json_t *qn_json_task(const quern_task_info *info)
     json_t *object = qn_memory_must(json_object());
     size_t size = 0;
     const char *state = quern_task_state_name(quern_task_info_state(info));
-    set_text(object, "id", quern_task_info_id(info));
-    set_text(object, "queue", quern_task_info_queue(info));
-    set_text(object, "type", quern_task_info_type(info));
-    set_text(object, "state", state != NULL ? state : "unknown");
+    qn_json_set_text(object, "id", quern_task_info_id(info));
+    qn_json_set_text(object, "queue", quern_task_info_queue(info));
+    qn_json_set_text(object, "type", quern_task_info_type(info));
+    qn_json_set_text(object, "state", state != NULL ? state : "unknown");
     const void *data = quern_task_info_payload(info, &size);
     qn_json_set_bytes(object, "payload", data, size);
     set(object, "headers", headers_of(info));
     set_numbers(object, info);
-    set_text(object, "error", quern_task_info_error(info));
-    set_text(object, "group", quern_task_info_group(info));
-    set_text(object, "limit_key", quern_task_info_limit_key(info));
-    set_text(object, "worker", quern_task_info_worker(info));
+    qn_json_set_text(object, "error", quern_task_info_error(info));
+    qn_json_set_text(object, "group", quern_task_info_group(info));
+    qn_json_set_text(object, "limit_key", quern_task_info_limit_key(info));
+    qn_json_set_text(object, "worker", quern_task_info_worker(info));
     set(object, "orphaned", json_boolean(quern_task_info_orphaned(info)));
     const char *cause = quern_cause_name(quern_task_info_cause(info));
     bool has_cause = quern_task_info_cause(info) != QUERN_CAUSE_NONE && cause != NULL;
     set(object, "cause", has_cause ? json_string(cause) : json_null());
     int32_t progress = quern_task_info_progress(info);
     set(object, "progress", progress < 0 ? json_null() : json_integer(progress));
-    set_text(object, "progress_note", quern_task_info_progress_note(info));
+    qn_json_set_text(object, "progress_note", quern_task_info_progress_note(info));
     data = quern_task_info_result(info, &size);
     if (data != NULL) {
         qn_json_set_bytes(object, "result", data, size);

@@ -81,25 +81,20 @@ static quern_status act_remove(struct acting *acting, quern_error *err)
     return quern_inspector_remove_entry(acting->inspector, acting->queue, acting->name, force, err);
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text, strlen(text));
-}
-
 static int act_on_one(struct acting *acting, act_fn *act, json_t *results)
 {
     quern_error err;
     int exit_code = QN_EXIT_OK;
     json_t *result = qn_memory_must(json_object());
     acting->id[0] = '\0';
-    set_text(result, "name", acting->name);
+    qn_json_set_text(result, "name", acting->name);
     if (act(acting, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(acting->cli, &err);
-        set_text(result, "error", err.text);
+        qn_json_set_text(result, "error", err.text);
     } else {
-        set_text(result, "done", acting->done);
+        qn_json_set_text(result, "done", acting->done);
         if (acting->id[0] != '\0') {
-            set_text(result, "id", acting->id);
+            qn_json_set_text(result, "id", acting->id);
         }
         if (!acting->cli->json) {
             bool has_id = acting->id[0] != '\0';

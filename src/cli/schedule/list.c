@@ -103,7 +103,7 @@ static int print_json(const quern_entry_list *list)
     if (leader[0] == '\0') {
         (void)json_object_set_new(object, "leader", json_null());
     } else {
-        qn_json_set_bytes(object, "leader", leader, strlen(leader));
+        qn_json_set_text(object, "leader", leader);
     }
     return qn_json_print(object);
 }

@@ -163,11 +163,6 @@ static void print_entries(const struct qn_conf *conf, int64_t now_ms)
     qn_table_finish(&table);
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text, strlen(text));
-}
-
 static int print_json(const struct qn_conf *conf, int64_t now_ms)
 {
     json_t *entries = qn_memory_must(json_array());
@@ -178,11 +173,11 @@ static int print_json(const struct qn_conf *conf, int64_t now_ms)
         int64_t found[CHECK_TICKS];
         size_t count = find_ticks(entry, now_ms, &ticks, found);
         json_t *object = qn_memory_must(json_object());
-        set_text(object, "name", entry->name);
-        set_text(object, "queue", entry->task.queue);
-        set_text(object, "type", entry->task.type);
-        set_text(object, "cron", entry->cron);
-        set_text(object, "zone", entry->zone);
+        qn_json_set_text(object, "name", entry->name);
+        qn_json_set_text(object, "queue", entry->task.queue);
+        qn_json_set_text(object, "type", entry->task.type);
+        qn_json_set_text(object, "cron", entry->cron);
+        qn_json_set_text(object, "zone", entry->zone);
         (void)json_object_set_new(object, "next",
                                   count > 0 ? qn_ticks_json(&ticks, found, count) : json_array());
         (void)json_array_append_new(entries, object);
@@ -193,8 +188,8 @@ static int print_json(const struct qn_conf *conf, int64_t now_ms)
     for (size_t i = 0; i < conf->fault_count; i++) {
         const struct qn_conf_fault *fault = &conf->faults[i];
         json_t *object = qn_memory_must(json_pack("{s:I}", "line", (json_int_t)fault->line));
-        set_text(object, "name", fault->name);
-        set_text(object, "fault", fault->text);
+        qn_json_set_text(object, "name", fault->name);
+        qn_json_set_text(object, "fault", fault->text);
         (void)json_array_append_new(faults, object);
     }
     return qn_json_print(

@@ -53,11 +53,6 @@ const char *qn_show_state(const quern_entry_info *entry, int64_t now_ms)
     return entry->next_at_ms + QN_ENTRY_LATE_MS < now_ms ? "overdue" : "ok";
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text, strlen(text));
-}
-
 json_t *qn_show_json(const quern_entry_info *entry)
 {
     json_t *object = qn_memory_must(json_pack(
@@ -66,16 +61,16 @@ json_t *qn_show_json(const quern_entry_info *entry)
         qn_json_moment(entry->last_at_ms), "next_at_ms", qn_json_moment(entry->next_at_ms), "runs",
         (json_int_t)entry->run_count, "late_ms", (json_int_t)entry->late_ms, "jitter_ms",
         (json_int_t)entry->jitter_ms));
-    set_text(object, "name", entry->name);
-    set_text(object, "queue", entry->queue);
-    set_text(object, "type", entry->type);
-    set_text(object, "cron", entry->cron);
-    set_text(object, "zone", entry->zone);
-    set_text(object, "origin", entry->origin);
-    set_text(object, "misfire", entry->misfire);
-    set_text(object, "state", qn_show_state(entry, qn_clock_wall_ms(qn_clock_system())));
+    qn_json_set_text(object, "name", entry->name);
+    qn_json_set_text(object, "queue", entry->queue);
+    qn_json_set_text(object, "type", entry->type);
+    qn_json_set_text(object, "cron", entry->cron);
+    qn_json_set_text(object, "zone", entry->zone);
+    qn_json_set_text(object, "origin", entry->origin);
+    qn_json_set_text(object, "misfire", entry->misfire);
+    qn_json_set_text(object, "state", qn_show_state(entry, qn_clock_wall_ms(qn_clock_system())));
     if (entry->fault != NULL) {
-        set_text(object, "fault", entry->fault);
+        qn_json_set_text(object, "fault", entry->fault);
     } else {
         (void)json_object_set_new(object, "fault", json_null());
     }
@@ -167,7 +162,7 @@ static json_t *events_json(const struct events *events)
                       "at_ms", qn_json_moment(event->at_ms), "what", kind_name(event),
                       "passed_over", (json_int_t)event->skipped, "state",
                       task_state(events->inspector, events->queue, event->id)));
-        set_text(object, "id", event->id);
+        qn_json_set_text(object, "id", event->id);
         (void)json_array_append_new(array, object);
     }
     return array;
@@ -290,8 +285,7 @@ static json_t *task_json(const quern_task *task)
 {
     json_t *headers = qn_memory_must(json_object());
     for (size_t i = 0; i < task->header_count; i++) {
-        set_text(headers, task->headers[i].name,
-                 task->headers[i].value == NULL ? "" : task->headers[i].value);
+        qn_json_set_text(headers, task->headers[i].name, task->headers[i].value);
     }
     json_t *object = qn_memory_must(json_pack(
         "{s:I,s:I,s:I,s:o,s:I,s:I,s:I,s:i,s:o}", "retry_max", (json_int_t)task->retry_max,
@@ -299,14 +293,13 @@ static json_t *task_json(const quern_task *task)
         "deadline_at_ms", qn_json_moment(task->deadline_at_ms), "start_within_ms",
         (json_int_t)task->start_within_ms, "unique_ms", (json_int_t)task->unique_ms, "retention_ms",
         (json_int_t)task->retention_ms, "priority", (int)task->priority, "headers", headers));
-    set_text(object, "type", task->type);
-    set_text(object, "unique_key", task->unique_key == NULL ? "" : task->unique_key);
-    set_text(object, "unique_until", qn_policy_until_word(task->unique_until));
-    set_text(object, "on_duplicate", qn_policy_on_duplicate_word(task->on_duplicate));
-    set_text(object, "group", task->group == NULL ? "" : task->group);
-    set_text(object, "limit_key", task->limit_key == NULL ? "" : task->limit_key);
-    qn_json_set_bytes(object, "payload", task->payload == NULL ? "" : task->payload,
-                      task->payload_size);
+    qn_json_set_text(object, "type", task->type);
+    qn_json_set_text(object, "unique_key", task->unique_key);
+    qn_json_set_text(object, "unique_until", qn_policy_until_word(task->unique_until));
+    qn_json_set_text(object, "on_duplicate", qn_policy_on_duplicate_word(task->on_duplicate));
+    qn_json_set_text(object, "group", task->group);
+    qn_json_set_text(object, "limit_key", task->limit_key);
+    qn_json_set_bytes(object, "payload", task->payload, task->payload_size);
     return object;
 }
 

@@ -77,7 +77,7 @@ static int run_backup(struct qn_cli *cli)
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {
         json_t *object = qn_memory_must(json_object());
-        qn_json_set_bytes(object, "backup", path, strlen(path));
+        qn_json_set_text(object, "backup", path);
         exit_code = qn_json_print(object);
     } else {
         qn_field_text("backup", path);

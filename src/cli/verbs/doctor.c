@@ -41,20 +41,15 @@ static const char *severity_name(quern_severity severity)
     return (size_t)severity < QN_COUNT_OF(names) ? names[severity] : "unknown";
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
-}
-
 static void add_finding(const quern_finding *finding, void *user)
 {
     struct findings *findings = user;
     json_t *object = qn_memory_must(json_object());
-    set_text(object, "invariant", finding->invariant);
-    set_text(object, "severity", severity_name(finding->severity));
-    set_text(object, "queue", finding->queue);
-    set_text(object, "id", finding->id);
-    set_text(object, "text", finding->text);
+    qn_json_set_text(object, "invariant", finding->invariant);
+    qn_json_set_text(object, "severity", severity_name(finding->severity));
+    qn_json_set_text(object, "queue", finding->queue);
+    qn_json_set_text(object, "id", finding->id);
+    qn_json_set_text(object, "text", finding->text);
     (void)json_object_set_new(object, "repaired", json_boolean(finding->repaired != 0));
     (void)json_array_append_new(findings->list, object);
     findings->repaired += finding->repaired != 0 ? 1 : 0;

@@ -69,11 +69,6 @@ static struct qn_limit numbers_of(const quern_limit *limit)
         .count = limit->count, .period_ms = limit->period_ms, .burst = limit->burst};
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text, strlen(text));
-}
-
 static void set(json_t *object, const char *name, int64_t number)
 {
     int failed = json_object_set_new(object, name, qn_memory_must(json_integer(number)));
@@ -83,10 +78,10 @@ static void set(json_t *object, const char *name, int64_t number)
 static json_t *json_owner(const quern_limit *limit)
 {
     json_t *object = qn_memory_must(json_object());
-    set_text(object, "queue", limit->queue);
-    set_text(object, "scope", scope_names[limit->scope]);
+    qn_json_set_text(object, "queue", limit->queue);
+    qn_json_set_text(object, "scope", scope_names[limit->scope]);
     if (limit->scope != QUERN_LIMIT_QUEUE) {
-        set_text(object, "name", limit->name);
+        qn_json_set_text(object, "name", limit->name);
     }
     return object;
 }
@@ -97,7 +92,7 @@ static json_t *json_limit(const quern_limit *limit)
     const struct qn_limit numbers = numbers_of(limit);
     json_t *object = json_owner(limit);
     qn_limit_format(&numbers, text);
-    set_text(object, "limit", text);
+    qn_json_set_text(object, "limit", text);
     set(object, "count", limit->count);
     set(object, "period_ms", limit->period_ms);
     set(object, "burst", limit->burst);

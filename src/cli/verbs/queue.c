@@ -194,8 +194,8 @@ static int report_done(struct by_name *by_name, const char *name, const char *do
 {
     if (by_name->cli->json) {
         json_t *object = qn_memory_must(json_object());
-        qn_json_set_bytes(object, "queue", name, strlen(name));
-        qn_json_set_bytes(object, "done", done, strlen(done));
+        qn_json_set_text(object, "queue", name);
+        qn_json_set_text(object, "done", done);
         return add_document(by_name, object);
     }
     char *safe = qn_text_safe(name, strlen(name));
@@ -210,8 +210,8 @@ static int report_refused(struct by_name *by_name, const char *name, const quern
     int exit_code = qn_cli_fail(by_name->cli, err);
     if (by_name->cli->json) {
         json_t *object = qn_memory_must(json_object());
-        qn_json_set_bytes(object, "queue", name, strlen(name));
-        qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+        qn_json_set_text(object, "queue", name);
+        qn_json_set_text(object, "error", err->text);
         (void)add_document(by_name, object);
     }
     return exit_code;
@@ -346,7 +346,7 @@ static int show_history(struct by_name *by_name, const char *name)
     json_t *history = qn_queue_show_history_json(days, count);
     if (args->operand_count > 1) {
         history = qn_memory_must(json_pack("{s:o}", "days", qn_memory_must(history)));
-        qn_json_set_bytes(history, "queue", name, strlen(name));
+        qn_json_set_text(history, "queue", name);
     }
     return add_document(by_name, history);
 }

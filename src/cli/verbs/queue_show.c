@@ -222,7 +222,7 @@ json_t *qn_queue_show_json(const quern_queue_info *queue, const quern_worker_lis
                   "trimmed_total", number(queue->trimmed_total), "braked_hosts",
                   number(queue->braked_hosts), "probe_at_ms", qn_json_moment(queue->probe_at_ms));
     qn_memory_must(object);
-    qn_json_set_bytes(object, "name", queue->name, strlen(queue->name));
+    qn_json_set_text(object, "name", queue->name);
     (void)json_object_set_new(object, "max_pending",
                               queue->max_pending > 0 ? json_integer(queue->max_pending)
                                                      : json_null());

@@ -38,7 +38,7 @@ static void add_item(const char *name, const char *text, void *user)
 {
     json_t *number = read_number(name, text);
     if (number == NULL) {
-        qn_json_set_bytes(user, name, text, strlen(text));
+        qn_json_set_text(user, name, text);
     } else if (json_object_set_new(user, name, number) != 0) {
         qn_memory_exhausted();
     }

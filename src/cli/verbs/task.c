@@ -129,8 +129,8 @@ static int show_task(struct inspection *inspection, const quern_task_info *info)
     }
     if (inspection->cli->json) {
         json_t *object = qn_memory_must(qn_json_task(info));
-        qn_json_set_bytes(object, "waits_because", reason.because, strlen(reason.because));
-        qn_json_set_bytes(object, "what_to_do", reason.advice, strlen(reason.advice));
+        qn_json_set_text(object, "waits_because", reason.because);
+        qn_json_set_text(object, "what_to_do", reason.advice);
         if (inspection->documents == NULL) {
             return qn_json_print(object);
         }
@@ -166,8 +166,8 @@ static int print_bytes(const struct qn_cli *cli, const quern_task_info *info)
 static void add_missing(json_t *documents, const char *id, const quern_error *err)
 {
     json_t *object = qn_memory_must(json_object());
-    qn_json_set_bytes(object, "id", id, strlen(id));
-    qn_json_set_bytes(object, "error", err->text, strlen(err->text));
+    qn_json_set_text(object, "id", id);
+    qn_json_set_text(object, "error", err->text);
     (void)json_array_append_new(documents, object);
 }
 

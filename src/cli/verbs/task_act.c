@@ -116,9 +116,9 @@ static void note_id(struct by_id *by_id, const char *id, const quern_error *fail
     if (by_id->tasks != NULL) {
         json_t *task =
             qn_memory_must(json_pack("{s:o}", "ok", json_boolean(failure == NULL ? 1 : 0)));
-        qn_json_set_bytes(task, "id", id, strlen(id));
+        qn_json_set_text(task, "id", id);
         if (failure != NULL) {
-            qn_json_set_bytes(task, "error", failure->text, strlen(failure->text));
+            qn_json_set_text(task, "error", failure->text);
         }
         (void)json_array_append_new(by_id->tasks, task);
     } else if (failure == NULL && !by_id->is_single) {

@@ -107,19 +107,14 @@ static void report_total(const struct qn_cli *cli, const quern_worker_list *list
                    qn_plural(runs, "run", "runs"));
 }
 
-static void set_text(json_t *object, const char *name, const char *text)
-{
-    qn_json_set_bytes(object, name, text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
-}
-
 static json_t *run_json(const quern_worker_run_info *run)
 {
     json_t *object =
         qn_memory_must(json_pack("{s:o,s:o}", "started_at_ms", qn_json_moment(run->started_at_ms),
                                  "deadline_at_ms", qn_json_moment(run->deadline_at_ms)));
-    set_text(object, "id", run->id);
-    set_text(object, "type", run->type);
-    set_text(object, "queue", run->queue);
+    qn_json_set_text(object, "id", run->id);
+    qn_json_set_text(object, "type", run->type);
+    qn_json_set_text(object, "queue", run->queue);
     return object;
 }
 
@@ -148,10 +143,10 @@ static json_t *worker_json(const quern_worker_info *worker)
         "strict_priority", worker->strict_priority, "runs", runs));
     (void)json_object_set_new(object, "hung", json_integer(worker->hung));
     (void)json_object_set_new(object, "types", types_json(worker->types));
-    set_text(object, "id", worker->id);
-    set_text(object, "host", worker->host);
-    set_text(object, "status", qn_service_status_name(worker->status));
-    set_text(object, "queues", worker->queues);
+    qn_json_set_text(object, "id", worker->id);
+    qn_json_set_text(object, "host", worker->host);
+    qn_json_set_text(object, "status", qn_service_status_name(worker->status));
+    qn_json_set_text(object, "queues", worker->queues);
     return object;
 }
 

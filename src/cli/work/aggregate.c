@@ -47,13 +47,11 @@ static json_t *describe(const quern_task *member)
 {
     json_t *line = qn_memory_must(json_object());
     json_t *headers = qn_memory_must(json_object());
-    qn_json_set_bytes(line, "id", member->id, strlen(member->id));
-    qn_json_set_bytes(line, "type", member->type, strlen(member->type));
+    qn_json_set_text(line, "id", member->id);
+    qn_json_set_text(line, "type", member->type);
     qn_json_set_bytes(line, "payload", member->payload, member->payload_size);
     for (size_t i = 0; i < member->header_count; i++) {
-        const char *value = member->headers[i].value;
-        qn_json_set_bytes(headers, member->headers[i].name, value != NULL ? value : "",
-                          value != NULL ? strlen(value) : 0);
+        qn_json_set_text(headers, member->headers[i].name, member->headers[i].value);
     }
     if (json_object_set_new(line, "headers", headers) != 0) {
         qn_memory_exhausted();

@@ -213,7 +213,7 @@ static void print_json(struct qn_work_log *log, const quern_run_report *report)
         json_pack("{s:s,s:s,s:s,s:s,s:b,s:f}", "id", report->id, "queue", report->queue, "type",
                   report->type, "outcome", outcome_name(report), "applied", report->applied,
                   "run_ms", (double)report->run_ns / QN_NS_PER_MS);
-    qn_json_set_bytes(qn_memory_must(object), "error", report->error, strlen(report->error));
+    qn_json_set_text(qn_memory_must(object), "error", report->error);
     (void)qn_json_print(object);
     if (fflush(stdout) != 0) {
         int code = errno;
