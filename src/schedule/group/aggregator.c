@@ -4,6 +4,8 @@
  * A round asks each queue for one set at most, so that a queue with many does not hold up the
  * others; the broker's cursor does the same for the groups of a queue. After a round without a set
  * the thread sleeps until the first group is due, LOOK_MS at most, since new tasks may change that.
+ * A failure ends the round, and the next one begins behind that queue: the servers of other queues
+ * may be there. A queue whose data are damaged only passes its turn.
  *
  * A worker that ends when its queues are empty has to know that nothing waits in groups. So the
  * beginning of each full round is kept in which nothing did: one that has looked at all groups of
@@ -26,6 +28,7 @@ struct qn_aggregator_queue {
     struct qn_group_cursor cursor;
     bool midway;          /* the cursor is not at the first group */
     bool unserved_logged; /* that a group has no aggregator here */
+    bool fails;           /* its latest call has failed */
 };
 
 /* One round, or one call in it. */
@@ -231,6 +234,30 @@ static bool may_take(struct qn_aggregator *aggregator)
     return !stopped && aggregator->spec.may_take(aggregator->spec.user);
 }
 
+static bool any_fails(const struct qn_aggregator *aggregator)
+{
+    bool fails = false;
+    for (size_t i = 0; !fails && i < aggregator->spec.queues.count; i++) {
+        fails = aggregator->queues[i].fails;
+    }
+    return fails;
+}
+
+/* An outage ends when no queue fails any more; else it would begin and end with each round. */
+static void note_answer(struct round *round, quern_status status, const quern_error *error)
+{
+    struct qn_aggregator *aggregator = round->aggregator;
+    const struct qn_aggregator_spec *spec = &aggregator->spec;
+    aggregator->queues[round->queue].fails = status != QUERN_OK;
+    if (status == QUERN_OK && any_fails(aggregator)) {
+        return;
+    }
+    int64_t retry_at_mono_ns = spec->on_answer(status, error, spec->user);
+    if (status != QUERN_OK && status != QUERN_E_CORRUPT) {
+        round->until_mono_ns = retry_at_mono_ns;
+    }
+}
+
 /* False: the broker did not answer. */
 static bool serve_queue(struct round *round)
 {
@@ -252,9 +279,8 @@ static bool serve_queue(struct round *round)
         quern_error error = {0};
         reply = (struct qn_aggregate_reply){0};
         quern_status status = qn_broker_aggregate(spec->broker, &aggregate, &reply, &error);
-        int64_t retry_at_mono_ns = spec->on_answer(status, &error, spec->user);
+        note_answer(round, status, &error);
         if (status != QUERN_OK) {
-            round->until_mono_ns = retry_at_mono_ns;
             return status == QUERN_E_CORRUPT;
         }
         state->midway = !reply.end;
@@ -291,9 +317,11 @@ static int64_t run_round(struct qn_aggregator *aggregator)
         .until_mono_ns = now_mono_ns + LOOK_MS * QN_NS_PER_MS,
     };
     bool answered = true;
+    size_t first = aggregator->first;
     for (size_t i = 0; answered && i < aggregator->spec.queues.count; i++) {
-        round.queue = i;
+        round.queue = (first + i) % aggregator->spec.queues.count;
         answered = serve_queue(&round);
+        aggregator->first = answered ? first : round.queue + 1;
     }
     round.more = round.more || !answered;
     publish(&round);

@@ -26,7 +26,8 @@ struct qn_aggregator_spec {
     struct qn_log *log;
     /* Whether new sets may be taken now. */
     bool (*may_take)(void *user);
-    /* After each call of `aggregate`: returns until when to wait, CLOCK_MONOTONIC; 0: go on. */
+    /* After a call of `aggregate`, but for one that worked while another queue fails: returns until
+     * when to wait, CLOCK_MONOTONIC; 0: go on. */
     int64_t (*on_answer)(quern_status status, const quern_error *error, void *user);
     void (*on_unusable)(const struct qn_unusable *unusable, void *user);
     void (*on_settled)(void *user); /* a set has ended: a shutdown may wait for that */
@@ -38,6 +39,7 @@ struct qn_aggregator_queue;
 struct qn_aggregator {
     struct qn_aggregator_spec spec;
     struct qn_aggregator_queue *queues; /* owned; as below, of the thread of run */
+    size_t first;                       /* the queue that the next round begins with */
     struct qn_group_rests *rests;       /* owned */
     struct qn_stamp stamp;
     struct qn_id_source ids;
