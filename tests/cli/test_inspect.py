@@ -35,14 +35,16 @@ class QueueTest(CliTest):
         self.assertIn("no queue \"zz\"", self.fails(EXIT_FAILURE, "queue", "inspect", "zz"))
 
     @only("sqlite")
-    def test_header_that_is_not_text_is_in_base64_whatever_its_name(self):
+    def test_damaged_headers_do_not_prevent_json(self):
         name = "n" * 62 + "\u00e4"
-        self.enqueue("t", "--id", "a", "--header", f"{name}=VALU")
+        self.enqueue("t", "--id", "a", "--header", f"{name}=VALU", "--header", "NAME=v")
         with contextlib.closing(sqlite3.connect(self.broker)) as data, data:
             headers, = data.execute("SELECT headers FROM quern_task").fetchone()
-            data.execute("UPDATE quern_task SET headers = ?",
-                         (headers.replace(b"VALU", b"\xff\xfe\xfd\xfc"),))
-        self.assertEqual(self.task("a")["headers"], {name + "_base64": "//79/A=="})
+            damaged = headers.replace(b"VALU", b"\xff\xfe\xfd\xfc").replace(b"NAME", b"\xffAME")
+            data.execute("UPDATE quern_task SET headers = ?", (damaged,))
+        shown = {name + "_base64": "//79/A==", "\\xffAME": "v"}
+        self.assertEqual(self.task("a")["headers"], shown)
+        self.assertEqual(self.json("task", "list")[0]["headers"], shown)
 
     def test_a_limit_is_set_shown_obeyed_and_removed(self):
         self.ok("queue", "set", "mail", "--max-pending", "2")

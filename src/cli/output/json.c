@@ -12,9 +12,11 @@
 
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
+#include "base/text/utf8.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
 #include "cli/output/field.h"
+#include "cli/output/text.h"
 
 int qn_json_print(json_t *take_document)
 {
@@ -40,18 +42,27 @@ static void set(json_t *object, const char *name, json_t *take_value)
     }
 }
 
+static void set_base64(json_t *object, const char *name, const void *data, size_t size)
+{
+    struct qn_arena arena = {0};
+    char *encoded = qn_memory_must(qn_base64_encode(data, size));
+    set(object, qn_memory_must(qn_arena_printf(&arena, "%s_base64", name)), json_string(encoded));
+    qn_free(encoded);
+    qn_arena_finish(&arena);
+}
+
 void qn_json_set_bytes(json_t *object, const char *name, const void *data, size_t size)
 {
+    bool is_key = qn_utf8_valid(name, strlen(name)); /* else a damaged header: with escapes */
+    char *safe = is_key ? NULL : qn_memory_must(qn_text_safe(name, strlen(name)));
+    const char *key = is_key ? name : safe;
     json_t *text = json_stringn(size > 0 ? data : "", size);
     if (text != NULL) {
-        set(object, name, text);
-        return;
+        set(object, key, text);
+    } else {
+        set_base64(object, key, data, size);
     }
-    char *encoded = qn_memory_must(qn_base64_encode(data, size));
-    struct qn_arena arena = {0};
-    set(object, qn_memory_must(qn_arena_printf(&arena, "%s_base64", name)), json_string(encoded));
-    qn_arena_finish(&arena);
-    qn_free(encoded);
+    qn_free(safe);
 }
 
 void qn_json_set_text(json_t *object, const char *name, const char *text)

@@ -13,7 +13,8 @@
 int qn_json_print(json_t *take_document);
 /* New values. Moments: ms since the epoch, null for 0. */
 json_t *qn_json_moment(int64_t at_ms);
-/* Sets `name` to the bytes as a string, or, when they are not UTF-8, `name`_base64. */
+/* Sets `name` to the bytes as a string, or, when they are not UTF-8, `name`_base64. A name that is
+ * not UTF-8 has escapes. */
 void qn_json_set_bytes(json_t *object, const char *name, const void *data, size_t size);
 /* The same for a text; NULL is "". */
 void qn_json_set_text(json_t *object, const char *name, const char *text);
