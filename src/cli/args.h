@@ -30,7 +30,7 @@ struct qn_option {
     int64_t max;       /* 0: no upper limit */
     char letter;       /* 'v' for -v; 0: none */
     const char *alias; /* a shorter name, or one that other programs have; NULL: none */
-    bool unlisted;     /* in the manual and the completion; help has no room for it */
+    bool unlisted;     /* help names it without a line, for lack of room: see the manual */
     bool never;        /* a limit that "never" or -1 turns off (number is -1); 0 is refused */
 };
 

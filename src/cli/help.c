@@ -69,6 +69,20 @@ static void print_option(const struct qn_option *option, FILE *out)
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, name, option->help);
 }
 
+/* A page fits a screen of 24 lines: these options have one line together, in place of a blank one.
+ */
+static void print_unlisted(const struct qn_verb *verb, FILE *out)
+{
+    const char *between = "  manual: ";
+    for (size_t i = 0; i < verb->option_count; i++) {
+        if (verb->options[i].unlisted) {
+            (void)fprintf(out, "%s%s", between, verb->options[i].name);
+            between = ", ";
+        }
+    }
+    (void)fprintf(out, "\n");
+}
+
 void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *out)
 {
     (void)fprintf(out, "usage: quern %s%s%s%s%s [options]\n\n%s\n", noun->name,
@@ -84,5 +98,6 @@ void qn_help_verb(const struct qn_noun *noun, const struct qn_verb *verb, FILE *
         }
     }
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, "--broker URL, --json", "as for every verb");
-    (void)fprintf(out, "\nExample:\n%s\n", verb->example);
+    print_unlisted(verb, out);
+    (void)fprintf(out, "Example:\n%s\n", verb->example);
 }

@@ -8,7 +8,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
-#include "cli/policy.h"
+#include "task/policy.h"
 
 void qn_task_parts_init(struct qn_task_parts *parts)
 {

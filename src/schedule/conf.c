@@ -314,10 +314,12 @@ static int take_key(void *user, const char *section, const char *key, const char
         return 1;
     }
     r->is_awaited = false;
-    if (r->is_cut && (payload || qn_conf_section_is_key(key, "header"))) {
+    if (r->is_cut && qn_conf_section_is_free(key)) {
         add_fault(r, r->line,
-                  "a ; behind a blank begins a comment, which would cut the value: in JSON write "
-                  "\\u003b");
+                  payload
+                      ? "a ; behind a blank begins a comment, which would cut the value: in JSON "
+                        "write \\u003b"
+                      : "a ; behind a blank begins a comment, which would cut the value");
         return 1;
     }
     if (r->is_further) {

@@ -16,6 +16,7 @@
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "task/name.h"
+#include "task/policy.h"
 
 #define NEAR_MAX 2 /* letters by which a key may be misspelled to be suggested */
 
@@ -26,6 +27,9 @@ enum kind {
     KIND_NEVER, /* a duration, or never */
     KIND_MOMENT,
     KIND_COUNT, /* or never */
+    KIND_PRIORITY,
+    KIND_UNTIL,
+    KIND_ON_DUPLICATE,
     KIND_HEADER,
     KIND_PAYLOAD,
     KIND_REFUSED
@@ -38,6 +42,7 @@ static const struct {
     const char *name;
     enum kind kind;
     size_t offset;   /* of the field */
+    bool is_free;    /* any text, which may have a ; behind a blank */
     const char *why; /* refused */
 } keys[] = {
     {"cron", KIND_TEXT, ENTRY(cron)},
@@ -46,17 +51,22 @@ static const struct {
     {"late", KIND_LATE, ENTRY(late_ms)},
     {"jitter", KIND_DURATION, ENTRY(jitter_ms)},
     {"type", KIND_TEXT, TASK(type)},
-    {"payload", KIND_PAYLOAD},
+    {"payload", KIND_PAYLOAD, .is_free = true},
     {"queue", KIND_TEXT, TASK(queue)},
     {"retry_max", KIND_COUNT, TASK(retry_max)},
     {"timeout", KIND_NEVER, TASK(timeout_ms)},
     {"deadline", KIND_MOMENT, TASK(deadline_at_ms)},
     {"delay", KIND_DURATION, TASK(delay_ms)},
+    {"start_within", KIND_DURATION, TASK(start_within_ms)},
     {"unique", KIND_DURATION, TASK(unique_ms)},
+    {"unique_key", KIND_TEXT, TASK(unique_key), .is_free = true},
+    {"unique_until", KIND_UNTIL, TASK(unique_until)},
+    {"on_duplicate", KIND_ON_DUPLICATE, TASK(on_duplicate)},
     {"retention", KIND_DURATION, TASK(retention_ms)},
-    {"group", KIND_TEXT, TASK(group)},
-    {"limit_key", KIND_TEXT, TASK(limit_key)},
-    {"header", KIND_HEADER},
+    {"group", KIND_TEXT, TASK(group), .is_free = true},
+    {"limit_key", KIND_TEXT, TASK(limit_key), .is_free = true},
+    {"priority", KIND_PRIORITY, TASK(priority)},
+    {"header", KIND_HEADER, .is_free = true},
     {"id", KIND_REFUSED, .why = "each task gets its own, of the section's name and the tick"},
     {"process_at", KIND_REFUSED, .why = "cron decides, and a delay counts from there"},
 };
@@ -131,6 +141,25 @@ static quern_status read_late(const char *key, const char *value, int64_t *ret_m
     return status;
 }
 
+static quern_status read_priority(const char *key, const char *value, int32_t *ret_priority,
+                                  quern_error *err)
+{
+    bool is_negative = value[0] == '-';
+    struct qn_cursor cursor = {.at = value + (is_negative ? 1 : 0), .end = value + strlen(value)};
+    uint64_t number = 0;
+    if (!qn_number_take(&cursor, &number) || cursor.at != cursor.end || number > QN_PRIORITY_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s is a whole number from -%d to %d", key,
+                            QN_PRIORITY_MAX, QN_PRIORITY_MAX);
+    }
+    *ret_priority = is_negative ? -(int32_t)number : (int32_t)number;
+    return QUERN_OK;
+}
+
+static quern_status read_word(bool is_known, const char *key, const char *words, quern_error *err)
+{
+    return is_known ? QUERN_OK : qn_error_set(err, QUERN_E_INVALID, "%s is not %s", key, words);
+}
+
 static quern_status add_header(struct qn_conf_section *section, char *value, quern_error *err)
 {
     quern_task *task = &section->given.task;
@@ -165,6 +194,12 @@ static quern_status read_value(struct qn_conf_section *section, size_t key, char
         return prefixed(qn_moment_parse(value, field, err), name, err);
     case KIND_COUNT:
         return read_count(name, value, field, err);
+    case KIND_PRIORITY:
+        return read_priority(name, value, field, err);
+    case KIND_UNTIL:
+        return read_word(qn_policy_until(value, field), name, QN_POLICY_UNTIL, err);
+    case KIND_ON_DUPLICATE:
+        return read_word(qn_policy_on_duplicate(value, field), name, QN_POLICY_ON_DUPLICATE, err);
     case KIND_HEADER:
         return add_header(section, value, err);
     case KIND_PAYLOAD:
@@ -196,6 +231,12 @@ static size_t find_key(const char *given)
         key++;
     }
     return key;
+}
+
+bool qn_conf_section_is_free(const char *key)
+{
+    size_t index = find_key(key);
+    return index < KEY_COUNT && keys[index].is_free;
 }
 
 static quern_status refuse_key(const char *given, quern_error *err)
@@ -277,10 +318,14 @@ quern_status qn_conf_section_given(struct qn_conf_section *section,
 
 size_t qn_conf_section_line_of(const struct qn_conf_section *section, const char *text)
 {
+    size_t line = 0;
+    size_t longest = 0; /* a text about unique_key begins with unique, too */
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (section->lines[i] != 0 && qn_str_starts_with(text, keys[i].name)) {
-            return section->lines[i];
+        size_t size = strlen(keys[i].name);
+        if (section->lines[i] != 0 && size > longest && qn_str_starts_with(text, keys[i].name)) {
+            line = section->lines[i];
+            longest = size;
         }
     }
-    return 0;
+    return line;
 }

@@ -43,8 +43,20 @@ class HelpTest(CliTest):
 
     def options(self):
         """What --help prints: for each verb, as words, its options without the dashes."""
-        return {tuple(words): re.findall(r"^  --([a-z-]+)", self.ok(*words, "--help"), re.M)
-                for words in self.verbs()}
+        found = {}
+        for words in self.verbs():
+            page = self.ok(*words, "--help")
+            more = re.search(r"^  manual: (.*)$", page, re.M)
+            found[tuple(words)] = (re.findall(r"^  --([a-z-]+)", page, re.M) +
+                                   (more[1].split(", ") if more else []))
+        return found
+
+    def test_options_without_a_line_of_their_own_are_named(self):
+        options = self.options()
+        for name in ("unique-key", "unique-until", "on-duplicate"):
+            self.assertIn(name, options[("enqueue",)])
+            self.assertIn(name, options[("schedule", "add")])
+        self.assertIn("group-max-size", options[("work",)])
 
     def test_each_verb_and_option_is_in_the_manual(self):
         with open(MANUAL, encoding="utf-8") as file:

@@ -60,6 +60,16 @@ class AddTest(EntryTest):
                      "late:             0"):
             self.assertIn(part, text)
 
+    def test_trigger_prints_the_task_that_stands_for_its_own(self):
+        self.add("e", *DAILY, "--payload", "new", "--unique", "1h", "--unique-key", "k",
+                 "--on-duplicate", "replace")
+        holder = self.enqueue("t", "old", "--unique", "1h", "--unique-key", "k")
+        self.assertEqual(self.ok("schedule", "trigger", "e").strip(), holder)
+        self.assertEqual(self.json("task", "inspect", holder)["payload"], "new")
+        event = self.json("schedule", "history", "e")[0]
+        self.assertEqual((event["what"], event["id"], event["state"]),
+                         ("replaced", holder, "pending"))
+
     def test_payload_comes_from_stdin(self):
         self.add("e", *DAILY, "--payload", "-", stdin="from stdin")
         self.assertEqual(self.json("schedule", "show", "e")["task"]["payload"], "from stdin")

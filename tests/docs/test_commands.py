@@ -79,6 +79,17 @@ class CommandsTest(QuernTest):
         self.env["PROGRAM"] = self.program
         self.env["PATH"] = self.path("bin") + ":" + self.env["PATH"]
 
+    def test_each_key_of_schedule_conf_is_described(self):
+        table = (SOURCE / "src/schedule/conf_section.c").read_text(encoding="utf-8")
+        keys = re.findall(r'^    \{"(\w+)", KIND_(?!REFUSED)', table, re.M)
+        self.assertGreater(len(keys), 20)
+        guide = (SOURCE / "docs/guide/schedule.md").read_text(encoding="utf-8")
+        manual = (SOURCE / "man/quern.1").read_text(encoding="utf-8")
+        manual = manual[manual.index("schedule.conf"):]
+        for key in keys:
+            self.assertIn(f"| `{key}` |", guide)
+            self.assertRegex(manual, rf"\b{key}\b")
+
     def test_the_commands_of_the_pages_work(self):
         self.prepare()
         ran = 0

@@ -19,8 +19,8 @@
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
 #include "cli/output/base64.h"
-#include "cli/policy.h"
 #include "task/limits.h"
+#include "task/policy.h"
 
 #define MS_PER_S 1000.0
 

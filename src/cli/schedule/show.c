@@ -14,7 +14,7 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/text.h"
-#include "cli/policy.h"
+#include "task/policy.h"
 #include "cli/schedule/ticks.h"
 
 #define TICKS_SHOWN 5

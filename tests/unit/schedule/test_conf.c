@@ -128,71 +128,111 @@ static void each_key_has_its_place_in_the_entry(void **state)
     assert_null(entry->task.payload);
 }
 
+/* The only one of this text. */
+static void assert_fault(struct desk *desk, const char *text, const struct qn_conf_fault *is)
+{
+    parse(desk, text);
+    const struct qn_conf_fault none = {.name = "", .text = ""};
+    const struct qn_conf_fault *fault = desk->conf.fault_count > 0 ? desk->conf.faults : &none;
+    if (desk->conf.fault_count != 1 || fault->line != is->line ||
+        strcmp(fault->name, is->name) != 0 ||
+        strncmp(fault->text, is->text, strlen(is->text)) != 0) {
+        fail_msg("%s: %zu faults, line %zu, [%s] %s", text, desk->conf.fault_count, fault->line,
+                 fault->name, fault->text);
+    }
+}
+
 static void faults_name_line_section_and_reason(void **state)
 {
     struct desk *desk = *state;
     static const struct {
         const char *text;
-        size_t line;
-        const char *name;
-        const char *fault;
+        struct qn_conf_fault is;
     } cases[] = {
-        {"x = 1\n", 1, "", "a line before the first [section]"},
-        {"[a\ncron = 0 6 * * *\n", 1, "", "the head of a section has no ]"},
-        {"[a] b\ncron = 0 6 * * *\n", 1, "a", "behind the ] of a section is more than a comment"},
-        {"[]\ncron = 0 6 * * *\n", 1, "", "the name of an entry has 1 to 128 bytes"},
-        {"[ a ]\n", 1, "", "the name of an entry has 1 to 128 bytes"},
-        {"[a{b}]\n", 1, "", "the name of an entry has 1 to 128 bytes"},
-        {"\n[a]\n", 2, "a", "cron is missing"},
-        {"[a]\ntype = t\n", 1, "a", "cron is missing"},
-        {"[a]\ncron = @daily\n", 1, "a", "type "},
-        {"[a]\ntype = t\n\ncron = 99 * * * *\n", 4, "a", "cron: minute \"99\": 99 is above 59"},
-        {GOOD "zone = Europe/Atlantis\n", 4, "a", "zone: "},
-        {GOOD "misfire = never\n", 4, "a", "misfire \"never\": allowed are skip, once"},
-        {GOOD "jitter = 25h\n", 4, "a", "jitter must be at most a day"},
-        {GOOD "jitter = soon\n", 4, "a", "jitter: "},
-        {GOOD "late = -1\n", 4, "a", "late: "},
-        {GOOD "late = 5\x1b[\xff\u202e\n", 4, "a", "late: \"5?[\ufffd???\" is not a duration"},
-        {GOOD "timeout = 0\n", 4, "a", "timeout 0 is refused: write never"},
-        {GOOD "timeout = long\n", 4, "a", "timeout: "},
-        {GOOD "retry_max = 0\n", 4, "a", "retry_max 0 is refused: write never"},
-        {GOOD "retry_max = 1.5\n", 4, "a", "retry_max is a whole number"},
-        {GOOD "retry_max = 2147483648\n", 4, "a", "retry_max is a whole number"},
-        {GOOD "retry_max = -1\n", 4, "a", "retry_max is a whole number"},
-        {GOOD "deadline = tomorrow\n", 4, "a", "deadline: "},
-        {GOOD "deadline = 2020-01-01T00:00:00Z\n", 4, "a", "deadline_at_ms "},
-        {GOOD "unique = 5ms\n", 4, "a", "unique_ms must be "},
-        {GOOD "header = trace\n", 4, "a", "header is not NAME=VALUE"},
-        {GOOD "header = =x\n", 4, "a", "header is not NAME=VALUE"},
-        {GOOD "header = quern-entry=x\n", 4, "a", "header quern-entry is the scheduler's"},
-        {GOOD "header = x=a ;b\n", 4, "a", "a ; behind a blank begins a comment"},
-        {GOOD "payload = \"a ;b\"\n", 4, "a", "a ; behind a blank begins a comment"},
-        {GOOD "payload = a\n  b ; c\n", 5, "a", "a ; behind a blank begins a comment"},
-        {GOOD "queue =\n", 4, "a", "queue is empty"},
-        {GOOD "queue = a{b}\n", 4, "a", "queue "},
-        {GOOD "cron = @daily\n", 4, "a", "cron is given twice, first in line 2"},
-        {GOOD "retri_max = 4\n", 4, "a", "unknown key \"retri_max\"; did you mean retry_max?"},
-        {GOOD "color = red\n", 4, "a", "unknown key \"color\""},
-        {GOOD "id = mine\n", 4, "a", "id is not for an entry: each task gets its own"},
-        {GOOD "process-at = @1800000000\n", 4, "a", "process_at is not for an entry: cron decides"},
-        {GOOD "payload\n", 4, "a", "the line is not KEY = VALUE"},
-        {GOOD "= 5\n", 4, "a", "unknown key \"\""},
-        {GOOD "  queue = q\n", 4, "a", "an indented line continues a payload"},
-        {"[a]\n  cron = @daily\n", 2, "a", "an indented line continues a payload"},
-        {GOOD "payload = 1\n[b]\n  2\n", 6, "b", "an indented line continues a payload"},
-        {GOOD GOOD, 4, "a", "there is a section of this name before: the first one counts"},
+        {"x = 1\n", {1, "", "a line before the first [section]"}},
+        {"[a\ncron = 0 6 * * *\n", {1, "", "the head of a section has no ]"}},
+        {"[a] b\ncron = 0 6 * * *\n", {1, "a", "behind the ] of a section is more than a comment"}},
+        {"[]\ncron = 0 6 * * *\n", {1, "", "the name of an entry has 1 to 128 bytes"}},
+        {"[ a ]\n", {1, "", "the name of an entry has 1 to 128 bytes"}},
+        {"[a{b}]\n", {1, "", "the name of an entry has 1 to 128 bytes"}},
+        {"\n[a]\n", {2, "a", "cron is missing"}},
+        {"[a]\ntype = t\n", {1, "a", "cron is missing"}},
+        {"[a]\ncron = @daily\n", {1, "a", "type "}},
+        {"[a]\ntype = t\n\ncron = 99 * * * *\n", {4, "a", "cron: minute \"99\": 99 is above 59"}},
+        {GOOD "zone = Europe/Atlantis\n", {4, "a", "zone: "}},
+        {GOOD "misfire = never\n", {4, "a", "misfire \"never\": allowed are skip, once"}},
+        {GOOD "jitter = 25h\n", {4, "a", "jitter must be at most a day"}},
+        {GOOD "jitter = soon\n", {4, "a", "jitter: "}},
+        {GOOD "late = -1\n", {4, "a", "late: "}},
+        {GOOD "late = 5\x1b[\xff\u202e\n", {4, "a", "late: \"5?[\ufffd???\" is not a duration"}},
+        {GOOD "timeout = 0\n", {4, "a", "timeout 0 is refused: write never"}},
+        {GOOD "timeout = long\n", {4, "a", "timeout: "}},
+        {GOOD "retry_max = 0\n", {4, "a", "retry_max 0 is refused: write never"}},
+        {GOOD "retry_max = 1.5\n", {4, "a", "retry_max is a whole number"}},
+        {GOOD "retry_max = 2147483648\n", {4, "a", "retry_max is a whole number"}},
+        {GOOD "retry_max = -1\n", {4, "a", "retry_max is a whole number"}},
+        {GOOD "deadline = tomorrow\n", {4, "a", "deadline: "}},
+        {GOOD "deadline = 2020-01-01T00:00:00Z\n", {4, "a", "deadline_at_ms "}},
+        {GOOD "unique = 5ms\n", {4, "a", "unique_ms must be "}},
+        {GOOD "header = trace\n", {4, "a", "header is not NAME=VALUE"}},
+        {GOOD "header = =x\n", {4, "a", "header is not NAME=VALUE"}},
+        {GOOD "header = quern-entry=x\n", {4, "a", "header quern-entry is the scheduler's"}},
+        {GOOD "header = x=a ;b\n", {4, "a", "a ; behind a blank begins a comment"}},
+        {GOOD "payload = \"a ;b\"\n", {4, "a", "a ; behind a blank begins a comment"}},
+        {GOOD "payload = a\n  b ; c\n", {5, "a", "a ; behind a blank begins a comment"}},
+        {GOOD "queue =\n", {4, "a", "queue is empty"}},
+        {GOOD "queue = a{b}\n", {4, "a", "queue "}},
+        {GOOD "cron = @daily\n", {4, "a", "cron is given twice, first in line 2"}},
+        {GOOD "retri_max = 4\n", {4, "a", "unknown key \"retri_max\"; did you mean retry_max?"}},
+        {GOOD "color = red\n", {4, "a", "unknown key \"color\""}},
+        {GOOD "id = mine\n", {4, "a", "id is not for an entry: each task gets its own"}},
+        {GOOD "process-at = @1800000000\n",
+         {4, "a", "process_at is not for an entry: cron decides"}},
+        {GOOD "payload\n", {4, "a", "the line is not KEY = VALUE"}},
+        {GOOD "= 5\n", {4, "a", "unknown key \"\""}},
+        {GOOD "  queue = q\n", {4, "a", "an indented line continues a payload"}},
+        {"[a]\n  cron = @daily\n", {2, "a", "an indented line continues a payload"}},
+        {GOOD "payload = 1\n[b]\n  2\n", {6, "b", "an indented line continues a payload"}},
+        {GOOD GOOD, {4, "a", "there is a section of this name before: the first one counts"}},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        parse(desk, cases[i].text);
-        const struct qn_conf_fault *fault = desk->conf.faults;
-        if (desk->conf.fault_count != 1 || fault->line != cases[i].line ||
-            strcmp(fault->name, cases[i].name) != 0 ||
-            strncmp(fault->text, cases[i].fault, strlen(cases[i].fault)) != 0) {
-            fail_msg("case %zu: %zu faults, line %zu, [%s] %s", i, desk->conf.fault_count,
-                     desk->conf.fault_count > 0 ? fault->line : 0,
-                     desk->conf.fault_count > 0 ? fault->name : "",
-                     desk->conf.fault_count > 0 ? fault->text : "");
-        }
+        assert_fault(desk, cases[i].text, &cases[i].is);
+    }
+}
+
+static void terms_of_a_lock_and_of_the_start_are_read(void **state)
+{
+    struct desk *desk = *state;
+    parse(desk, GOOD "unique = 1h\nunique_key = shop 1\nunique-until = started\n"
+                     "on_duplicate = debounce\nstart-within = 90\npriority = -7\n");
+    assert_int_equal(desk->conf.fault_count, 0);
+    const struct qn_task *task = &desk->conf.entries[0].task;
+    assert_int_equal(task->unique_ms, 3600000);
+    assert_string_equal(task->unique_key, "asynq:{default}:unique:shop 1:custom");
+    assert_int_equal(task->unique_until, QUERN_UNIQUE_UNTIL_STARTED);
+    assert_int_equal(task->on_duplicate, QUERN_ON_DUPLICATE_DEBOUNCE);
+    assert_int_equal(task->start_by_at_ms, 90000); /* a duration until there is a tick */
+    assert_int_equal(task->priority, -7);
+}
+
+static void faults_of_these_terms_name_their_line(void **state)
+{
+    static const struct {
+        const char *text;
+        struct qn_conf_fault is;
+    } cases[] = {
+        {GOOD "unique_key = a ;b\n", {4, "a", "a ; behind a blank begins a comment"}},
+        {GOOD "limit_key = a ;b\n", {4, "a", "a ; behind a blank begins a comment"}},
+        {GOOD "unique = 1h\nunique_until = never\n", {5, "a", "unique_until is not done, started"}},
+        {GOOD "unique = 1h\non_duplicate = what\n", {5, "a", "on_duplicate is not fail, ignore"}},
+        {GOOD "unique_key = k\n", {4, "a", "unique_key needs unique_ms"}},
+        {GOOD "unique = 1h\nunique_key = \x01\n", {5, "a", "unique_key"}},
+        {GOOD "priority = 101\n", {4, "a", "priority is a whole number from -100 to 100"}},
+        {GOOD "priority = --1\n", {4, "a", "priority is a whole number from -100 to 100"}},
+        {GOOD "start_within = soon\n", {4, "a", "start_within"}},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        assert_fault(*state, cases[i].text, &cases[i].is);
     }
 }
 
@@ -314,6 +354,8 @@ static void files_are_read_or_named(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(each_key_has_its_place_in_the_entry),
     TEST(faults_name_line_section_and_reason),
+    TEST(terms_of_a_lock_and_of_the_start_are_read),
+    TEST(faults_of_these_terms_name_their_line),
     TEST(bad_section_costs_no_other),
     TEST(long_names_and_lines_are_not_cut),
     TEST(nul_is_a_fault_of_its_section),

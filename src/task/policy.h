@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* policy.h - the words for the policies of unique tasks, on the command line and in an import. */
-#ifndef QN_CLI_POLICY_H
-#define QN_CLI_POLICY_H
+/* policy.h - the words for the policies of unique tasks: on the command line, in an import, in
+ * schedule.conf. */
+#ifndef QN_TASK_POLICY_H
+#define QN_TASK_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* policy.c - the words for the policies of unique tasks. */
-#include "cli/policy.h"
+#include "task/policy.h"
 
+#include <stddef.h>
 #include <string.h>
 
-#include "cli/cli.h"
 #include "quern/task.h"
 
 static const char *const untils[] = {
@@ -19,6 +19,8 @@ static const char *const on_duplicates[] = {
     [QUERN_ON_DUPLICATE_DEBOUNCE] = "debounce",
 };
 
+#define COUNT(words) (sizeof(words) / sizeof *(words))
+
 static bool find(const char *const *words, size_t count, const char *word, int32_t *ret_index)
 {
     for (size_t i = 0; i < count; i++) {
@@ -32,12 +34,12 @@ static bool find(const char *const *words, size_t count, const char *word, int32
 
 bool qn_policy_until(const char *word, int32_t *ret_until)
 {
-    return find(untils, QN_COUNT_OF(untils), word, ret_until);
+    return find(untils, COUNT(untils), word, ret_until);
 }
 
 bool qn_policy_on_duplicate(const char *word, int32_t *ret_policy)
 {
-    return find(on_duplicates, QN_COUNT_OF(on_duplicates), word, ret_policy);
+    return find(on_duplicates, COUNT(on_duplicates), word, ret_policy);
 }
 
 static const char *word_at(const char *const *words, size_t count, int32_t index)
@@ -47,10 +49,10 @@ static const char *word_at(const char *const *words, size_t count, int32_t index
 
 const char *qn_policy_until_word(int32_t until)
 {
-    return word_at(untils, QN_COUNT_OF(untils), until);
+    return word_at(untils, COUNT(untils), until);
 }
 
 const char *qn_policy_on_duplicate_word(int32_t policy)
 {
-    return word_at(on_duplicates, QN_COUNT_OF(on_duplicates), policy);
+    return word_at(on_duplicates, COUNT(on_duplicates), policy);
 }
