@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* queues.c - the numbers of all queues.
  *
- * Three pipelines a queue: its counters and counts; the groups and aggregation sets that it has; a
- * sample of its tasks, from which the memory is estimated, and the oldest pending one. Plain read
- * commands, none of which walks a queue. Only a single command is a consistent snapshot, so counts
- * of a busy queue may be off by the tasks that moved in between. */
+ * A pipeline for the counters and counts of some queues; then, for each that has them, the groups
+ * and aggregation sets, and a sample of its tasks, from which the memory is estimated, with the
+ * oldest pending one. Plain read commands, none of which walks a queue. Only a single command is a
+ * consistent snapshot, so counts of a busy queue may be off by the tasks that moved in between. */
 #include <string.h>
 
 #include "base/error.h"
@@ -17,6 +17,7 @@
 /* As many as asynq takes. */
 #define SAMPLE_TASKS 20
 #define SAMPLE_GROUPS 5
+#define QUEUES_AT_ONCE 64 /* in the first pipeline: about a thousand commands */
 
 struct counting {
     struct qn_redis *self;
@@ -26,6 +27,7 @@ struct counting {
     int64_t now_ms;
     const char *today; /* "2026-11-20" */
     struct qn_names groups;
+    bool has_sets; /* aggregation sets */
 };
 
 /* --- Counters and counts ------------------------------------------------------------------ */
@@ -40,8 +42,10 @@ enum {
     TRIMMED,
     GROUPS,
     MAX_PENDING,
+    SETS,
     META
 };
+#define COUNTS (META + 1)
 
 static void ask_one(struct qn_pipeline *pipeline, const char *command, const char *queue,
                     const char *key)
@@ -73,6 +77,7 @@ static void ask_counts(struct qn_pipeline *pipeline, const struct counting *coun
     qn_pipeline_text(pipeline, "trimmed");
     ask_one(pipeline, "SCARD", queue, "groups");
     ask_one(pipeline, "GET", queue, QN_KEY_MAX_PENDING);
+    ask_one(pipeline, "ZCARD", queue, "aggregation_sets");
     ask_one(pipeline, "HGETALL", queue, QN_KEY_META);
 }
 
@@ -97,8 +102,9 @@ static void take_brakes(quern_queue_info *info, const struct qn_reply *meta)
     }
 }
 
-static void take_number(quern_queue_info *info, size_t index, const struct qn_reply *reply)
+static void take_number(struct counting *counting, size_t index, const struct qn_reply *reply)
 {
+    quern_queue_info *info = counting->info;
     if (index < PAUSED) {
         uint64_t count = qn_reply_uint(reply);
         info->counts[index + QUERN_TASK_ACTIVE] = count < UINT32_MAX ? count : UINT32_MAX;
@@ -110,6 +116,8 @@ static void take_number(quern_queue_info *info, size_t index, const struct qn_re
         [TRIMMED] = &info->trimmed_total,           [GROUPS] = &info->group_count};
     if (index == META) {
         take_brakes(info, reply);
+    } else if (index == SETS) {
+        counting->has_sets = qn_reply_uint(reply) > 0;
     } else if (index == MAX_PENDING) {
         uint64_t limit = qn_reply_uint(reply);
         info->max_pending = limit < QUERN_MAX_PENDING_MAX ? (int64_t)limit : QUERN_MAX_PENDING_MAX;
@@ -134,17 +142,20 @@ static quern_status reply_or_nothing(const struct qn_pipeline *pipeline, size_t 
     return status;
 }
 
-static quern_status read_counts(struct counting *counting, quern_error *err)
+static quern_status read_counts(struct qn_redis *self, struct counting *block, size_t count,
+                                quern_error *err)
 {
     struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-    ask_counts(&pipeline, counting);
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
+    for (size_t i = 0; i < count; i++) {
+        ask_counts(&pipeline, &block[i]);
+    }
     quern_status status = qn_pipeline_run(&pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i <= META; i++) {
+    for (size_t i = 0; status == QUERN_OK && i < count * COUNTS; i++) {
         const struct qn_reply *reply = NULL;
         status = reply_or_nothing(&pipeline, i, &reply, err);
         if (status == QUERN_OK) {
-            take_number(counting->info, i, reply);
+            take_number(&block[i / COUNTS], i % COUNTS, reply);
         }
     }
     qn_pipeline_end(&pipeline);
@@ -232,9 +243,10 @@ static quern_status read_groups(struct counting *counting, quern_error *err)
                                        .count = left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK};
         status = count_zsets(counting, block, err);
     }
-    if (status == QUERN_OK) {
-        status = read_set_names(counting, &sets, err);
+    if (status != QUERN_OK || !counting->has_sets) {
+        return status;
     }
+    status = read_set_names(counting, &sets, err);
     return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, err) : status;
 }
 
@@ -396,53 +408,74 @@ static quern_status read_samples(struct counting *counting, quern_error *err)
 
 /* --- All ------------------------------------------------------------------------------------- */
 
-static quern_status read_queue(struct counting *counting, quern_error *err)
+/* What its counts show to be there. */
+static quern_status read_rest(struct counting *counting, quern_error *err)
 {
     quern_queue_info *info = counting->info;
-    *info = (quern_queue_info){.name = counting->queue};
-    quern_status status = read_counts(counting, err);
-    if (status == QUERN_OK) {
-        status = read_groups(counting, err);
-    }
+    quern_status status = read_groups(counting, err);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         info->size += info->counts[state];
     }
     return status == QUERN_OK && info->size > 0 ? read_samples(counting, err) : status;
 }
 
+struct listing {
+    struct qn_redis *self;
+    struct qn_arena arena; /* of one queue */
+    struct qn_names names;
+    int64_t now_ms;
+    char today[QN_DATE_SIZE];
+    bool (*on_queue)(const quern_queue_info *queue, void *user);
+    void *user;
+    bool goes_on;
+};
+
+/* The queues from this one on. */
+static quern_status read_block(struct listing *listing, size_t first, size_t count,
+                               quern_error *err)
+{
+    struct counting block[QUEUES_AT_ONCE];
+    quern_queue_info infos[QUEUES_AT_ONCE];
+    for (size_t i = 0; i < count; i++) {
+        infos[i] = (quern_queue_info){.name = listing->names.items[first + i]};
+        block[i] = (struct counting){.self = listing->self,
+                                     .queue = infos[i].name,
+                                     .arena = &listing->arena,
+                                     .info = &infos[i],
+                                     .now_ms = listing->now_ms,
+                                     .today = listing->today};
+    }
+    quern_status status = read_counts(listing->self, block, count, err);
+    for (size_t i = 0; status == QUERN_OK && i < count && listing->goes_on; i++) {
+        status = read_rest(&block[i], err);
+        listing->goes_on = status == QUERN_OK && listing->on_queue(&infos[i], listing->user);
+        qn_arena_reset(&listing->arena);
+    }
+    return status;
+}
+
 quern_status qn_redis_queues(struct qn_broker *broker, const struct qn_names *only,
                              bool (*on_queue)(const quern_queue_info *queue, void *user),
                              void *user, quern_error *err)
 {
-    struct qn_redis *self = qn_redis_of(broker);
     struct qn_arena names_arena = {0};
-    struct qn_arena arena = {0};
-    struct qn_names names = {0};
-    int64_t now_ms = 0;
-    char today[QN_DATE_SIZE] = "";
-    quern_status status = qn_redis_inspect_now(self, &now_ms, err);
+    struct listing listing = {
+        .self = qn_redis_of(broker), .on_queue = on_queue, .user = user, .goes_on = true};
+    quern_status status = qn_redis_inspect_now(listing.self, &listing.now_ms, err);
     if (status == QUERN_OK) {
-        qn_redis_inspect_date(now_ms, today);
+        qn_redis_inspect_date(listing.now_ms, listing.today);
         if (only != NULL) {
-            names = *only;
+            listing.names = *only;
         } else {
-            status = qn_redis_inspect_queues(self, &names_arena, &names, err);
+            status = qn_redis_inspect_queues(listing.self, &names_arena, &listing.names, err);
         }
     }
-    bool go_on = true;
-    for (size_t i = 0; status == QUERN_OK && i < names.count && go_on; i++) {
-        quern_queue_info info;
-        struct counting counting = {.self = self,
-                                    .queue = names.items[i],
-                                    .arena = &arena,
-                                    .info = &info,
-                                    .now_ms = now_ms,
-                                    .today = today};
-        status = read_queue(&counting, err);
-        go_on = status == QUERN_OK && on_queue(&info, user);
-        qn_arena_reset(&arena);
+    for (size_t i = 0; status == QUERN_OK && i < listing.names.count && listing.goes_on;
+         i += QUEUES_AT_ONCE) {
+        size_t left = listing.names.count - i;
+        status = read_block(&listing, i, left < QUEUES_AT_ONCE ? left : QUEUES_AT_ONCE, err);
     }
-    qn_arena_finish(&arena);
+    qn_arena_finish(&listing.arena);
     qn_arena_finish(&names_arena);
     return status;
 }
