@@ -5,7 +5,9 @@
  * an aggregator for it (quern_mux_aggregate) takes the oldest tasks as a set, under a lease that is
  * extended while the aggregator runs, and calls the aggregator once. That stores the task it made
  * of them, in the same transaction that deletes the members. A crash at any moment leaves either
- * the members or the task, so the aggregator may be called again for members that it has seen. */
+ * the members or the task, so the aggregator may be called again for members that it has seen.
+ *
+ * A worker whose mux has aggregators and no handlers takes no tasks. */
 #ifndef QUERN_GROUP_H
 #define QUERN_GROUP_H
 

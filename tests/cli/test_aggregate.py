@@ -43,6 +43,24 @@ class AggregateTest(CliTest):
         self.assertEqual(sorted(self.ran()), ["0 1 2 3 4 5 6 7 8 9 10 11", "alone"])
         self.assertEqual(sum(self.counts().values()), 0)
 
+    def test_worker_without_exec_aggregates_and_takes_no_tasks(self):
+        other = self.enqueue("other")
+        self.enqueue("note", "1", "--group", "g", "--delay", "1s")
+        self.put("g", "2")
+        result = self.quern("work", "--aggregate", "g=cat", "--group-max-size", "1", "--until-idle")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("types=none, groups only", result.stderr.replace('"', ""))
+        counts = self.counts()
+        self.assertEqual(counts["pending"], 2)  # the other one, and the one that was made
+        self.assertEqual(counts["active"] + counts["retry"] + counts["aggregating"], 0)
+        self.assertEqual(self.json("task", "inspect", other)["state"], "pending")
+        worker = self.start("work", "--aggregate", "g=cat", "--group-max-size", "1")
+        self.until(lambda: "worker serves" in self.read(worker.log_name), "it serves")
+        because = self.json("task", "inspect", other)["waits_because"]
+        self.assertEqual(because, "no live worker of queue default serves type other")
+        self.assertEqual(self.stop(worker), 0)
+        self.assertIn("--exec", self.fails(EXIT_USAGE, "work", "--drain"))
+
     def test_five_thousand_members_are_several_sets(self):
         self.put_many("many", 5000)
         self.aggregate("many=" + JOIN.format(self.path("lines")))

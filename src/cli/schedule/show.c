@@ -14,8 +14,8 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/text.h"
-#include "task/policy.h"
 #include "cli/schedule/ticks.h"
+#include "task/policy.h"
 
 #define TICKS_SHOWN 5
 #define EVENTS_SHOWN 5

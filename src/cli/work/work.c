@@ -136,9 +136,8 @@ static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
 
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
-    if (!qn_args_given(&cli->args, OPTION_EXEC)) {
-        /* Such a worker would take every task only to fail it. */
-        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND");
+    if (!qn_args_given(&cli->args, OPTION_EXEC) && !qn_args_given(&cli->args, OPTION_AGGREGATE)) {
+        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND, or --aggregate");
     }
     quern_error err;
     quern_mux *mux = NULL;

@@ -240,18 +240,20 @@ static bool groups_are_empty(struct quern_worker *worker, bool drained, int64_t 
 }
 
 /* A worker with the option drain stops once its queues hold nothing more for it, one with
- * until_idle once nothing is due. */
+ * until_idle once nothing is due. For one that only aggregates that is so for its groups. */
 static void stop_if_drained(struct quern_worker *worker, int64_t now_mono_ns)
 {
-    bool drained = false;
+    bool drained = worker->only_aggregates;
     quern_error error = {0};
+    quern_status status = QUERN_OK;
     bool is_idle = worker->options.until_idle;
-    if (is_idle && expects_tasks(worker)) {
+    if ((is_idle || worker->only_aggregates) && expects_tasks(worker)) {
         return;
     }
-    quern_status status =
-        qn_broker_drained(worker->broker, qn_worker_names(worker),
-                          is_idle ? QN_UNTIL_IDLE : QN_UNTIL_EMPTY, &drained, &error);
+    if (!worker->only_aggregates) {
+        status = qn_broker_drained(worker->broker, qn_worker_names(worker),
+                                   is_idle ? QN_UNTIL_IDLE : QN_UNTIL_EMPTY, &drained, &error);
+    }
     note_call(worker, status, &error);
     drained =
         groups_are_empty(worker, status == QUERN_OK && drained, qn_clock_mono_ns()) && drained;
@@ -308,7 +310,9 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct sleep_
     bool drains = (worker->options.drain || worker->options.until_idle) &&
                   worker->state == QN_WORKER_RUNNING && worker->run_table.held_count == 0;
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (has_room && arm(worker, now_mono_ns)) {
+    /* One that only aggregates must know when the next delayed task joins its group. */
+    bool arms = has_room || (worker->only_aggregates && drains);
+    if (arms && arm(worker, now_mono_ns)) {
         return true;
     }
     if (drains && worker->pump.backoff.since_mono_ns == 0) {

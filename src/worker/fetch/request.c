@@ -70,8 +70,9 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
     size_t free_slots = slots > taken ? slots - taken : 0;
     *ret_free = (uint32_t)free_slots;
     if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) ||
-        !qn_solo_is_idle(&pump->solo) || slots == 0 || pump->unplaced_count > 0 ||
-        now_mono_ns < pump->unknown.hold_until_mono_ns || qn_shortage_pauses(worker, now_mono_ns)) {
+        worker->only_aggregates || !qn_solo_is_idle(&pump->solo) || slots == 0 ||
+        pump->unplaced_count > 0 || now_mono_ns < pump->unknown.hold_until_mono_ns ||
+        qn_shortage_pauses(worker, now_mono_ns)) {
         return 0;
     }
     /* Charged tasks and probes are leased only into a free slot. Where there was none for a second,

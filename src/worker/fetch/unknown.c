@@ -63,7 +63,8 @@ void qn_unknown_log_served(struct quern_worker *worker)
     bool serves_all = qn_mux_find(worker->mux, "") != NULL; /* by the pattern "*" alone */
     const char *others = qn_mux_takes(worker->mux, "") ? "counted" : "left";
     qn_mux_describe(worker->mux, types, sizeof types);
-    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker serves", QN_LOG_TEXT("types", types),
+    QN_LOG(&worker->log, QUERN_LOG_INFO, "worker serves",
+           QN_LOG_TEXT("types", worker->only_aggregates ? "none, groups only" : types),
            QN_LOG_TEXT("others", serves_all ? NULL : others));
 }
 

@@ -276,6 +276,11 @@ bool qn_mux_takes(const quern_mux *mux, const char *type)
     return mux->counts_unknown || qn_mux_find(mux, type) != NULL;
 }
 
+bool qn_mux_only_aggregates(const quern_mux *mux)
+{
+    return mux->entry_count == 0 && !mux->counts_unknown && mux->groups.count > 0;
+}
+
 void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size)
 {
     size_t used = 0;
@@ -298,6 +303,9 @@ bool qn_mux_list(const quern_mux *mux, char separator, char *out, size_t out_siz
     out[0] = '\0';
     if (mux->counts_unknown) {
         return snprintf(out, out_size, "%c*", separator) < (int)out_size;
+    }
+    if (mux->entry_count == 0) {
+        return snprintf(out, out_size, "%c", separator) < (int)out_size;
     }
     for (size_t i = 0; i < mux->entry_count; i++) {
         const struct qn_mux_entry *entry = &mux->entries[i];

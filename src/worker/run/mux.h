@@ -25,9 +25,12 @@ const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type);
 /* Whether a task of this type is run here: a handler serves it, or its not-found outcome was set.
  * Any thread, while frozen. */
 bool qn_mux_takes(const quern_mux *mux, const char *type);
+/* Whether it has aggregators and nothing else: no task is run here. Any thread, while frozen. */
+bool qn_mux_only_aggregates(const quern_mux *mux);
 /* The patterns in one line, cut where it is full. */
 void qn_mux_describe(const quern_mux *mux, char *out, size_t out_size);
-/* Each pattern behind a separator, "*" for all types. False: they do not fit. */
+/* Each pattern behind a separator, "*" for all types, the separator alone for none. False: they do
+ * not fit. */
 QUERN_NODISCARD bool qn_mux_list(const quern_mux *mux, char separator, char *out, size_t out_size);
 /* Calls the middlewares and the handler, or gives the not-found outcome. */
 quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task *task);
