@@ -6,29 +6,31 @@
  * removes the notes. Usage: aggregate [BROKER]. */
 #include <quern/quern.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static quern_outcome make_mail(quern_aggregation *aggregation, const quern_task *const *members,
                                size_t count, void *user)
 {
-    char text[256] = "";
-    quern_error err;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
     (void)user;
-    for (size_t i = 0; i < count; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
-                 (const char *)members[i]->payload);
+    for (size_t i = 0; stream != NULL && i < count; i++) {
+        fprintf(stream, "%s%s", i > 0 ? ", " : "", (const char *)members[i]->payload);
     }
+    if (stream == NULL || fclose(stream) != 0) {
+        free(text);
+        return quern_aggregation_fail(aggregation, QUERN_RETRY, "no memory for the mail");
+    }
+    quern_error err;
     const quern_header to = {"to", quern_aggregation_group(aggregation)};
-    const quern_task mail = {.type = "mail",
-                             .payload = text,
-                             .payload_size = strlen(text),
-                             .headers = &to,
-                             .header_count = 1};
-    if (quern_aggregation_store(aggregation, &mail, &err) != QUERN_OK) {
-        return quern_aggregation_fail(aggregation, QUERN_RETRY, "%s", err.text);
-    }
-    return QUERN_DONE;
+    const quern_task mail = {
+        .type = "mail", .payload = text, .payload_size = size, .headers = &to, .header_count = 1};
+    quern_status status = quern_aggregation_store(aggregation, &mail, &err);
+    free(text);
+    return status == QUERN_OK ? QUERN_DONE
+                              : quern_aggregation_fail(aggregation, QUERN_RETRY, "%s", err.text);
 }
 
 static quern_outcome send_mail(quern_run *run, const quern_task *task, void *user)

@@ -16,6 +16,7 @@ C = """
 #include <quern/quern.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 {includes}
 extern quern_client *client;
