@@ -232,7 +232,11 @@ QUERN_API void quern_worker_list_free(quern_worker_list *list);
 typedef enum quern_limit_scope {
     QUERN_LIMIT_QUEUE = 1, /* all tasks of the queue */
     QUERN_LIMIT_TYPE = 2,  /* those of one type, or each type by itself */
-    QUERN_LIMIT_KEY = 3    /* those with one limit_key, or each key by itself */
+    QUERN_LIMIT_KEY = 3,   /* those with one limit_key, or each key by itself */
+    /* Redis: those who hold a token of a semaphore of asynq's x/rate: the runs of all queues for
+     * which it is set, and handlers of Go that take its tokens themselves. Each program states how
+     * many tokens it has; the count of a limit is for its own queue. */
+    QUERN_LIMIT_SEMAPHORE = 4
 } quern_limit_scope;
 
 /* In place of a queue's name: all queues of the broker together, also those that are made later. No
@@ -246,8 +250,8 @@ typedef enum quern_limit_scope {
  * QUERN_E_UNSUPPORTED. */
 typedef struct quern_limit {
     const char *queue; /* or QUERN_ALL_QUEUES */
-    const char *name;  /* the type or key; "*": each one that has no limit of its own; of a queue
-                       * NULL or "" */
+    const char *name;  /* the type or key; "*": each one that has no limit of its own; the
+                       * semaphore; of a queue NULL or "" */
     int32_t scope;     /* a quern_limit_scope */
     int32_t reserved;  /* 0 */
     int64_t count;     /* at a time, 0 to 1 000 000; or starts in each period, from 1 on */

@@ -112,14 +112,17 @@ enum qn_bug {
     QN_BUG_ACTIVE_REPLACED = 152,    /* new data go into a task that is already running */
     QN_BUG_STARTED_KEEPS_LOCK = 153, /* a task that is unique until it starts keeps its lock */
     /* Limits */
-    QN_BUG_LIMIT_OFF_BY_ONE = 161,   /* one more runs than a limit allows */
-    QN_BUG_LIMIT_SHARE_LOST = 162,   /* the place of a dead worker's run is not returned */
-    QN_BUG_TURN_NOT_PASSED_ON = 163, /* the keys of a queue take turns from the first one on */
-    QN_BUG_START_NOT_RETURNED = 164, /* Redis: a run given back unstarted counts as a start */
-    QN_BUG_END_NOT_AWAITED = 165,    /* Redis: no end of a run wakes who waits for its place */
-    QN_BUG_NEW_QUEUE_UNBOUND = 171,  /* limits of all queues bind only those made before */
-    QN_BUG_ALL_COUNTED_APART = 172,  /* one lease counts the runs of each queue by themselves */
-    QN_BUG_WINDOW_TOO_SHORT = 134,   /* a start is forgotten before its window is over */
+    QN_BUG_LIMIT_OFF_BY_ONE = 161,     /* one more runs than a limit allows */
+    QN_BUG_LIMIT_SHARE_LOST = 162,     /* the place of a dead worker's run is not returned */
+    QN_BUG_TURN_NOT_PASSED_ON = 163,   /* the keys of a queue take turns from the first one on */
+    QN_BUG_START_NOT_RETURNED = 164,   /* Redis: a run given back unstarted counts as a start */
+    QN_BUG_END_NOT_AWAITED = 165,      /* Redis: no end of a run wakes who waits for its place */
+    QN_BUG_NEW_QUEUE_UNBOUND = 171,    /* limits of all queues bind only those made before */
+    QN_BUG_ALL_COUNTED_APART = 172,    /* one lease counts the runs of each queue by themselves */
+    QN_BUG_TOKEN_NOT_RETURNED = 173,   /* Redis: a run that has ended keeps its token */
+    QN_BUG_TOKEN_NOT_EXTENDED = 174,   /* Redis: a token ends with the first lease of its run */
+    QN_BUG_TOKENS_COUNTED_APART = 175, /* Redis: in one lease each queue gets all that are free */
+    QN_BUG_WINDOW_TOO_SHORT = 134,     /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */
     QN_BUG_EPOCH_IGNORED = 192,       /* a scheduler that no longer leads goes on enqueueing */

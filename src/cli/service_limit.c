@@ -24,7 +24,9 @@ static bool is_each(const quern_limit *limit)
 /* Of its queue, or of its type or key by name. */
 static bool is_used_up(const quern_limit *limit, const quern_task_info *info)
 {
-    return !is_each(limit) && strcmp(limit->name, own_name(limit, info)) == 0 &&
+    bool concerns =
+        limit->scope == QUERN_LIMIT_SEMAPHORE || strcmp(limit->name, own_name(limit, info)) == 0;
+    return !is_each(limit) && concerns &&
            limit->used >= (limit->burst > 0 ? limit->burst : limit->count);
 }
 
@@ -54,7 +56,9 @@ static void describe_limit(const quern_limit *limit, struct qn_reason *reason)
         .count = limit->count, .period_ms = limit->period_ms, .burst = limit->burst};
     bool of_all = strcmp(limit->queue, QUERN_ALL_QUEUES) == 0;
     bool of_queue = limit->scope == QUERN_LIMIT_QUEUE;
-    const char *noun = limit->scope == QUERN_LIMIT_TYPE ? "type" : "key";
+    const char *noun = limit->scope == QUERN_LIMIT_TYPE  ? "type"
+                       : limit->scope == QUERN_LIMIT_KEY ? "key"
+                                                         : "semaphore";
     qn_limit_format(&numbers, text);
     if (is_each(limit)) {
         (void)snprintf(reason->because, sizeof reason->because,

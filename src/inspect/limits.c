@@ -37,6 +37,10 @@ static quern_status check_name(const char *queue, int32_t scope, const char *nam
         return qn_name_check("type", name, err);
     case QUERN_LIMIT_KEY:
         return qn_name_check("key", name, err);
+    case QUERN_LIMIT_SEMAPHORE:
+        return of_all ? qn_error_set(err, QUERN_E_INVALID,
+                                     "a semaphore is set for each queue that is to share it")
+                      : qn_name_check("semaphore", name, err);
     default:
         return qn_error_set(err, QUERN_E_INVALID, "%d is no scope of a limit", (int)scope);
     }
@@ -47,6 +51,10 @@ static quern_status check_limit(const quern_limit *limit, quern_error *err)
     const struct qn_limit numbers = {
         .count = limit->count, .period_ms = limit->period_ms, .burst = limit->burst};
     quern_status status = check_name(limit->queue, limit->scope, limit->name, err);
+    if (status == QUERN_OK && limit->scope == QUERN_LIMIT_SEMAPHORE && limit->period_ms != 0) {
+        status = qn_error_set(err, QUERN_E_INVALID,
+                              "a semaphore counts tokens that are held, not starts in a period");
+    }
     return status == QUERN_OK ? qn_limit_check(&numbers, err) : status;
 }
 

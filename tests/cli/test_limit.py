@@ -64,6 +64,15 @@ class LimitTest(CliTest):
             self.fails(EXIT_USAGE, "limit", *words)
         self.fails(EXIT_DATA, "limit", "set", "{al}", "5")
 
+    def test_semaphores_are_for_queues_on_redis(self):
+        self.assertIn("limit of all queues",
+                      self.fails(EXIT_FAILURE, "limit", "set", "mail", "5", "--semaphore", "s"))
+        for words in (("mail", "5", "--semaphore", "s", "--key", "k"),
+                      ("5", "--semaphore", "s", "--all-queues")):
+            self.fails(EXIT_USAGE, "limit", "set", *words)
+        self.fails(EXIT_DATA, "limit", "set", "mail", "5/s", "--semaphore", "s")
+        self.fails(EXIT_FAILURE, "limit", "remove", "mail", "--semaphore", "s")
+
     def test_workers_of_two_queues_share_a_limit(self):
         log = self.path("log")
         self.ok("limit", "set", "--all-queues", "2")

@@ -44,6 +44,8 @@ type serverConfig struct {
 	ShutdownMs   int64          `json:"shutdown_ms"`    // 0: asynq's
 	JanitorMs    int64          `json:"janitor_ms"`     // and for what is kept too long; 0: asynq's
 	GraceMs      int64          `json:"grace_ms"`       // of groups; 0: nothing is aggregated
+
+	Semaphore *semaphoreConfig `json:"semaphore"` // each handler holds a token of it; nil: of none
 }
 
 type journalLine struct {
@@ -168,8 +170,14 @@ func startServer(client redis.UniversalClient, config serverConfig) (func(), err
 	if err != nil {
 		return nil, err
 	}
-	server := asynq.NewServerFromRedisClient(client, config.asynq())
-	if err := server.Start(&worker{config: config, journal: journal}); err != nil {
+	settings := config.asynq()
+	var handler asynq.Handler = &worker{config: config, journal: journal}
+	if config.Semaphore != nil {
+		path := client.(*redis.Client).Options().Addr
+		handler = config.Semaphore.limit(path, &settings, handler)
+	}
+	server := asynq.NewServerFromRedisClient(client, settings)
+	if err := server.Start(handler); err != nil {
 		return nil, err
 	}
 	var once sync.Once

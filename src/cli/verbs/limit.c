@@ -13,10 +13,12 @@
 #include "cli/output/table.h"
 #include "task/limit.h"
 
-enum scope_option { SCOPE_TYPE, SCOPE_KEY, SCOPE_ALL };
+enum scope_option { SCOPE_TYPE, SCOPE_KEY, SCOPE_SEMAPHORE, SCOPE_ALL };
 static const struct qn_option scope_options[] = {
     [SCOPE_TYPE] = {"type", "TYPE", "tasks of this type; '*': each type by itself", QN_OPTION_TEXT},
     [SCOPE_KEY] = {"key", "KEY", "tasks with this key; '*': each key by itself", QN_OPTION_TEXT},
+    [SCOPE_SEMAPHORE] = {"semaphore", "NAME", "Redis: who holds its tokens, Go's handlers, too",
+                         QN_OPTION_TEXT},
     [SCOPE_ALL] = {"all-queues", NULL, "of all queues together, in place of QUEUE", QN_OPTION_FLAG},
 };
 enum list_option { LIST_ALL };
@@ -24,8 +26,10 @@ static const struct qn_option list_options[] = {
     [LIST_ALL] = {"all-queues", NULL, "only those of all queues together", QN_OPTION_FLAG},
 };
 
-static const char *const scope_names[] = {
-    [QUERN_LIMIT_QUEUE] = "queue", [QUERN_LIMIT_TYPE] = "type", [QUERN_LIMIT_KEY] = "key"};
+static const char *const scope_names[] = {[QUERN_LIMIT_QUEUE] = "queue",
+                                          [QUERN_LIMIT_TYPE] = "type",
+                                          [QUERN_LIMIT_KEY] = "key",
+                                          [QUERN_LIMIT_SEMAPHORE] = "semaphore"};
 
 /* The line has a queue, or --all-queues (`all`), and `others` more operands. */
 static int check_operands(const struct qn_cli *cli, bool all, size_t others)
@@ -46,6 +50,7 @@ static int read_owner(const struct qn_cli *cli, size_t others, quern_limit *ret_
     const struct qn_args *args = &cli->args;
     const char *type = qn_args_text(args, SCOPE_TYPE);
     const char *key = qn_args_text(args, SCOPE_KEY);
+    const char *semaphore = qn_args_text(args, SCOPE_SEMAPHORE);
     bool all = qn_args_given(args, SCOPE_ALL);
     int exit_code = check_operands(cli, all, others);
     if (exit_code != QN_EXIT_OK) {
@@ -53,13 +58,17 @@ static int read_owner(const struct qn_cli *cli, size_t others, quern_limit *ret_
     }
     *ret_limit = (quern_limit){.queue = all ? QUERN_ALL_QUEUES : qn_args_operand(args, 0),
                                .scope = QUERN_LIMIT_QUEUE};
-    if (type != NULL && key != NULL) {
-        return qn_cli_usage(cli, "--type and --key exclude each other");
+    if ((type != NULL) + (key != NULL) + (semaphore != NULL) > 1) {
+        return qn_cli_usage(cli, "--type, --key and --semaphore exclude each other");
     }
-    if (type != NULL || key != NULL) {
-        ret_limit->scope = type != NULL ? QUERN_LIMIT_TYPE : QUERN_LIMIT_KEY;
-        ret_limit->name = type != NULL ? type : key;
+    if (semaphore != NULL && all) {
+        return qn_cli_usage(cli, "--semaphore needs a queue: set it for each that is to share it");
     }
+    ret_limit->scope = type != NULL        ? QUERN_LIMIT_TYPE
+                       : key != NULL       ? QUERN_LIMIT_KEY
+                       : semaphore != NULL ? QUERN_LIMIT_SEMAPHORE
+                                           : QUERN_LIMIT_QUEUE;
+    ret_limit->name = type != NULL ? type : key != NULL ? key : semaphore;
     return QN_EXIT_OK;
 }
 
@@ -253,7 +262,7 @@ static const struct qn_verb verbs[] = {
      .run = run_list},
     {.name = "remove",
      .operands = "[QUEUE]",
-     .summary = "remove the limits of a queue, or of a type or key in it",
+     .summary = "remove the limits of a queue, or of a type, key or semaphore",
      .example = "  quern limit remove mail --key acme",
      .options = scope_options,
      .option_count = QN_COUNT_OF(scope_options),

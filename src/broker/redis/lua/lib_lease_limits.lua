@@ -6,10 +6,27 @@ for i = 1, queue_count do
     limits.of[i] = odd_queues[i] and odd_queues[i].limited and limits_read(KEYS[i], now_ms)
 end
 
+-- How many this lease takes of a semaphore, by all queues that have it.
+local function taken_of(name)
+    local taken = 0
+    for i = 1, queue_count do
+        for _, semaphore in ipairs(limits.of[i] and limits.of[i].semaphores or {}) do
+            if semaphore.name == name and queues[i] then
+                taken = taken + queues[i].count
+            end
+        end
+    end
+    return taken
+end
+
 -- How many of `want` may be read; a queue that can give no more is marked as empty.
 function limits.want(i, want)
     local own, queue = limits.of[i], queues[i]
     local room = own and limits_room(own) - (queue and queue.count or 0)
+    for _, semaphore in ipairs(own and own.semaphores or {}) do
+        room = math.min(room, semaphore.count - semaphore.used - taken_of(semaphore.name))
+        -- bug TOKENS_COUNTED_APART: room = math.min(room, semaphore.count - semaphore.used)
+    end
     if not own or want <= room then
         return want
     elseif room > 0 then
@@ -30,17 +47,43 @@ function limits.take(i, count)
         if own.starts then
             starts_take(own.starts, count)
         end
+        limits.take_tokens(queues[i], own.semaphores)
     end
+end
+
+-- One for each run but those that were only leased to be archived.
+function limits.take_tokens(queue, semaphores)
+    local names, odd = {}, queue.odd or {}
+    local until_s = string.format('%d', math.ceil((now_ms + ARGV[5]) / 1000))
+    for k = 1, semaphores[1] and queue.count or 0 do
+        if not (odd[k] and odd[k].late) then
+            names[#names + 1] = queue.names[k]
+        end
+    end
+    for _, semaphore in ipairs(names[1] and semaphores or {}) do
+        tokens_take(semaphore, names, until_s, math.floor(now_ms / 1000))
+    end
+end
+
+-- A token of Go may come back, or end, without any news from this queue.
+local function tokens_wait_ms(own)
+    for _, semaphore in ipairs(own.semaphores) do
+        if semaphore.used + taken_of(semaphore.name) >= semaphore.count then
+            return @QN_LIMIT_TOKEN_MS@
+        end
+    end
+    return 0
 end
 
 -- Writes what was used; returns in how many ms the next task may start, 0: now, or when a run
 -- ends, or no task waits.
 function limits.finish(i)
     local own, prefix = limits.of[i], KEYS[i]
-    if not own or not own.starts then
+    local token_ms = own and tokens_wait_ms(own) or 0
+    if not own or not own.starts and token_ms == 0 then
         return 0
     end
-    if own.starts.changed then
+    if own.starts and own.starts.changed then
         try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
         starts_write(own.starts, now_ms)
     end
@@ -48,5 +91,5 @@ function limits.finish(i)
     if type(size) ~= 'number' or size == 0 or own.runs and own.running >= own.runs then
         return 0
     end
-    return starts_wait_ms(own.starts, now_ms)
+    return math.max(own.starts and starts_wait_ms(own.starts, now_ms) or 0, token_ms)
 end

@@ -1,11 +1,11 @@
 -- lib_limits.lua - the limits of a queue, and what is used of them, by the rules of
 -- src/task/limit.c. Included where `limits` in quern:meta or quern:limit:set shows that there are
--- any. What is garbage, or of the wrong type, costs its own limit only.
+-- any, behind lib_tokens.lua. What is garbage, or of the wrong type, costs its own limit only.
 --
 -- quern:limit:set is a hash: '1r' -> 'count': how many tasks of the queue may run; '1s' -> 'count
--- period_ms burst': how many may start. quern:limit:use:1 is what is used of the latter:
--- 'period_ms bucket at_ms debt clear_at_ms', then the slots of a window, the present one first. It
--- expires when nothing counts any more.
+-- period_ms burst': how many may start; '4': its semaphores (lib_tokens.lua). quern:limit:use:1 is
+-- what is used of the latter: 'period_ms bucket at_ms debt clear_at_ms', then the slots of a
+-- window, the present one first. It expires when nothing counts any more.
 local SLOTS = @QN_LIMIT_SLOTS@
 
 local function whole(text, least, most)
@@ -153,17 +153,19 @@ local function starts_write(limit, now_ms)
     limit.changed = false
 end
 
--- The limits of the queue: {runs = how many may run, running = how many do, starts}; nil: none.
+-- The limits of the queue: {runs = how many may run, running = how many do, starts, semaphores};
+-- nil: none.
 local function limits_read(Q, now_ms)
-    local f = redis.pcall('HMGET', Q .. 'quern:limit:set', '1r', '1s')
+    local f = redis.pcall('HMGET', Q .. 'quern:limit:set', '1r', '1s', '4')
     local runs = type(f[1]) == 'string' and string.match(f[1], '^%d+$')
     local starts = not f.err and starts_read(Q, f[2], now_ms)
-    if not runs and not starts then
+    local semaphores = tokens_read(f[3], math.floor(now_ms / 1000))
+    if not runs and not starts and not semaphores[1] then
         return nil
     end
     local running = runs and redis.pcall('LLEN', Q .. 'active')
     return {runs = runs and whole(runs, 0, @QN_LIMIT_COUNT_MAX@), starts = starts,
-        running = type(running) == 'number' and running or 0}
+        running = type(running) == 'number' and running or 0, semaphores = semaphores}
 end
 
 -- How many more may be leased.
@@ -171,5 +173,8 @@ local function limits_room(limits)
     local runs = limits.runs
     -- bug LIMIT_OFF_BY_ONE: local runs = limits.runs and limits.runs + 1
     local room = runs and math.max(runs - limits.running, 0) or math.huge
+    for _, semaphore in ipairs(limits.semaphores) do
+        room = math.min(room, math.max(semaphore.count - semaphore.used, 0))
+    end
     return limits.starts and math.min(room, starts_room(limits.starts)) or room
 end

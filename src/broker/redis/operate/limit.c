@@ -16,8 +16,13 @@
 #include "broker/redis/schema/keys.h"
 #include "task/limit.h"
 
-#define FIELD_RUNS "1r"
-#define FIELD_STARTS "1s"
+/* The field of quern:limit:set: "1r", "2s:mail:digest", "3r:*", "4r:smtp". NULL: memory is out. */
+static const char *field_of(struct qn_arena *arena, int scope, const char *name, bool rate)
+{
+    bool named = scope != QUERN_LIMIT_QUEUE;
+    return qn_arena_printf(arena, "%d%c%s%s", scope, rate ? 's' : 'r', named ? ":" : "",
+                           named ? name : "");
+}
 
 static quern_status write_limit(struct qn_redis *self, const quern_limit *limit, quern_error *err)
 {
@@ -31,7 +36,7 @@ static quern_status write_limit(struct qn_redis *self, const quern_limit *limit,
     qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
     qn_keys_add_prefix(&pipeline, limit->queue);
     qn_pipeline_text(&pipeline, "s");
-    qn_pipeline_text(&pipeline, rate ? FIELD_STARTS : FIELD_RUNS);
+    qn_pipeline_text(&pipeline, field_of(pipeline.arena, limit->scope, limit->name, rate));
     qn_pipeline_text(&pipeline, qn_arena_strdup(pipeline.arena, value));
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     qn_pipeline_end(&pipeline);
@@ -45,7 +50,7 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
     if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED, "a redis broker has no limits of all queues");
     }
-    if (limit->scope != QUERN_LIMIT_QUEUE) {
+    if (limit->scope == QUERN_LIMIT_TYPE || limit->scope == QUERN_LIMIT_KEY) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
                             "a redis broker limits whole queues only, not types or keys in them: "
                             "give such tasks a queue of their own");
@@ -62,15 +67,15 @@ quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_lim
 {
     int64_t removed = 0;
     quern_status status = QUERN_OK;
-    if (owner->scope == QUERN_LIMIT_QUEUE) {
+    if (owner->scope == QUERN_LIMIT_QUEUE || owner->scope == QUERN_LIMIT_SEMAPHORE) {
         struct qn_pipeline pipeline;
         const struct qn_reply *reply = NULL;
         qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
         qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
         qn_keys_add_prefix(&pipeline, owner->queue);
         qn_pipeline_text(&pipeline, "r");
-        qn_pipeline_text(&pipeline, FIELD_RUNS);
-        qn_pipeline_text(&pipeline, FIELD_STARTS);
+        qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, false));
+        qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, true));
         status = qn_pipeline_ask(&pipeline, &reply, err);
         removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
         qn_pipeline_end(&pipeline);
@@ -81,44 +86,53 @@ quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_lim
 /* --- Listing --------------------------------------------------------------------------- */
 
 struct found {
-    quern_limit items[2];
+    quern_limit *items;
     size_t count;
 };
 
-/* The reply is only read here, so that the callback may use the broker. A server may send any
- * numbers. */
-static quern_status read_limits(struct qn_redis *self, const char *queue, struct found *ret_found,
-                                quern_error *err)
+enum { SCOPE, NAME, COUNT, PERIOD, BURST, USED, VALUE_COUNT };
+
+/* Of a row of the reply. A server may send any numbers. */
+static quern_limit limit_of(const struct qn_reply *reply, size_t row, const char *queue)
 {
-    enum { RUNS, RUNNING, STARTS, PERIOD, BURST, STARTED };
+    int64_t values[VALUE_COUNT];
+    for (size_t i = 0; i < VALUE_COUNT; i++) {
+        values[i] = i == NAME ? 0 : qn_reply_int(qn_reply_at(reply, row * VALUE_COUNT + i), 0);
+    }
+    bool rate = values[PERIOD] > 0;
+    return (quern_limit){
+        .queue = queue,
+        .scope = (int32_t)qn_number_clamp(values[SCOPE], QUERN_LIMIT_QUEUE, QUERN_LIMIT_SEMAPHORE),
+        .count = qn_number_clamp(values[COUNT], rate ? 1 : 0, QN_LIMIT_COUNT_MAX),
+        .period_ms = qn_number_clamp(values[PERIOD], 0, QN_LIMIT_PERIOD_MS_MAX),
+        .burst = rate ? qn_number_clamp(values[BURST], 0, QN_LIMIT_COUNT_MAX) : 0,
+        .used = qn_number_clamp(values[USED], 0, INT64_MAX)};
+}
+
+/* The reply is only read here, so that the callback may use the broker. */
+static quern_status read_limits(struct qn_redis *self, const char *queue, struct qn_arena *arena,
+                                struct found *ret_found, quern_error *err)
+{
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    const quern_limit base = {.queue = queue, .scope = QUERN_LIMIT_QUEUE, .name = ""};
-    int64_t values[STARTED + 1];
     ret_found->count = 0;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_limits, 1);
+    qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
     qn_keys_add_prefix(&pipeline, queue);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
-    for (size_t i = 0; i <= STARTED; i++) {
-        values[i] = status == QUERN_OK ? qn_reply_int(qn_reply_at(reply, i), -1) : -1;
+    size_t count =
+        status == QUERN_OK && reply->type == QN_REPLY_ARRAY ? reply->count / VALUE_COUNT : 0;
+    ret_found->items = qn_arena_alloc(arena, count * sizeof *ret_found->items);
+    for (size_t i = 0; i < count && ret_found->items != NULL; i++) {
+        const char *name = qn_reply_text(qn_reply_at(reply, i * VALUE_COUNT + NAME));
+        quern_limit *limit = &ret_found->items[ret_found->count++];
+        *limit = limit_of(reply, i, queue);
+        limit->name = qn_arena_strdup(arena, name);
+        ret_found->count -= limit->name == NULL ? 1 : 0;
     }
     qn_pipeline_end(&pipeline);
-    if (values[RUNS] >= 0) {
-        quern_limit *limit = &ret_found->items[ret_found->count++];
-        *limit = base;
-        limit->count = qn_number_clamp(values[RUNS], 0, QN_LIMIT_COUNT_MAX);
-        limit->used = qn_number_clamp(values[RUNNING], 0, INT64_MAX);
-    }
-    if (values[STARTS] >= 0) {
-        quern_limit *limit = &ret_found->items[ret_found->count++];
-        *limit = base;
-        limit->count = qn_number_clamp(values[STARTS], 1, QN_LIMIT_COUNT_MAX);
-        limit->period_ms = qn_number_clamp(values[PERIOD], 1, QN_LIMIT_PERIOD_MS_MAX);
-        limit->burst = qn_number_clamp(values[BURST], 0, QN_LIMIT_COUNT_MAX);
-        limit->used = qn_number_clamp(values[STARTED], 0, INT64_MAX);
-    }
-    return status;
+    return status == QUERN_OK && ret_found->count < count ? qn_error_nomem(err) : status;
 }
 
 quern_status qn_redis_limits(struct qn_broker *broker, const char *queue,
@@ -133,7 +147,7 @@ quern_status qn_redis_limits(struct qn_broker *broker, const char *queue,
         queue != NULL ? QUERN_OK : qn_redis_inspect_queues(self, &arena, &queues, err);
     for (size_t i = 0; status == QUERN_OK && go_on && i < queues.count; i++) {
         struct found found;
-        status = read_limits(self, queues.items[i], &found, err);
+        status = read_limits(self, queues.items[i], &arena, &found, err);
         for (size_t k = 0; status == QUERN_OK && go_on && k < found.count; k++) {
             go_on = on_limit(&found.items[k], user);
         }

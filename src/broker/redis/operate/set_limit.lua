@@ -3,6 +3,9 @@
 --
 -- KEYS: prefix of the queue. ARGV: "s", field of quern:limit:set, value; or "r" and the fields to
 -- remove. Reply: how many were set or removed.
+-- A field "4r:name" is a semaphore (lib_tokens.lua). When they change, the runs of quern give
+-- back what they hold of the old ones, and hold a token of each of the new ones.
+-- include: limits/lib_tokens.lua
 local Q = KEYS[1]
 local key, meta = Q .. 'quern:limit:set', Q .. 'quern:meta'
 redis.call('HGET', meta, 'limits')
@@ -11,8 +14,52 @@ local kind = redis.call('TYPE', key).ok
 if kind ~= 'hash' and kind ~= 'none' then
     redis.call('DEL', key)
 end
+local function change_tokens(old, new)
+    local held, now_s = {}, tonumber(redis.call('TIME')[1])
+    local ids = redis.call('LRANGE', Q .. 'active', 0, -1)
+    tokens_return(old, Q .. 't:', ids)
+    for _, id in ipairs(new[1] and ids or {}) do
+        -- Go's tasks have no token of ours, and their handlers take those of semaphores themselves.
+        local until_s = redis.call('ZSCORE', Q .. 'lease', id)
+        if until_s and redis.pcall('HEXISTS', Q .. 't:' .. id, 'pending_since') == 1 then
+            held[#held + 1] = {Q .. 't:' .. id, until_s}
+        end
+    end
+    for _, semaphore in ipairs(new) do
+        for _, run in ipairs(held) do
+            tokens_take(semaphore, {run[1]}, run[2], now_s)
+        end
+    end
+end
+
+-- tokens: false: the semaphore is removed.
+local function change_semaphores(name, tokens)
+    local old, texts, found = tokens_of(redis.call('HGET', key, '4')), {}, 0
+    for _, semaphore in ipairs(old) do
+        if semaphore.name ~= name then
+            texts[#texts + 1] = string.format('%d %s', semaphore.count, semaphore.name)
+        else
+            found = 1
+        end
+    end
+    texts[#texts + 1] = tokens and tokens .. ' ' .. name or nil
+    table.sort(texts, function(a, b) return string.match(a, ' .*') < string.match(b, ' .*') end)
+    local text = table.concat(texts, '\31')
+    if text ~= '' then
+        redis.call('HSET', key, '4', text)
+        redis.call('HSET', meta, 'sema', text)
+    else
+        redis.call('HDEL', key, '4')
+        redis.call('HDEL', meta, 'sema')
+    end
+    change_tokens(old, tokens_of(text))
+    return tokens and 1 or found
+end
+
 local count = 1
-if ARGV[1] == 's' then
+if string.sub(ARGV[2], 1, 3) == '4r:' then
+    count = change_semaphores(string.sub(ARGV[2], 4), ARGV[1] == 's' and ARGV[3])
+elseif ARGV[1] == 's' then
     redis.call('HSET', key, ARGV[2], ARGV[3])
 else
     count = redis.call('HDEL', key, unpack(ARGV, 2))

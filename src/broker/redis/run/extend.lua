@@ -39,6 +39,18 @@ for id, run in pairs(runs) do
     redis.call('HSET', Q .. 't:' .. id, 'quern_run', run)
     -- bug EXTEND_CHANGES_TOKEN: redis.call('HSET', Q .. 't:' .. id, 'pending_since', '1')
 end
+local semaphores = #scores > 0 and redis.call('HGET', Q .. 'quern:meta', 'sema')
+if semaphores then
+-- include: limits/lib_tokens.lua
+    local held = {}
+    for i, id in ipairs(ids) do
+        held[#held + 1] = answers[i] ~= '0' and Q .. 't:' .. id or nil
+    end
+    for _, semaphore in ipairs(tokens_of(semaphores)) do
+        tokens_take(semaphore, held, score, tonumber(time[1]))
+        -- bug TOKEN_NOT_EXTENDED: local _ = held
+    end
+end
 for i = locks_at, #ARGV, 3 do
     local k, lock, ms = tonumber(ARGV[i]), ARGV[i + 1], tonumber(ARGV[i + 2])
     local may_hold = answers[k] ~= '0' and string.sub(lock, 1, #Q + 7) == Q .. 'unique:'

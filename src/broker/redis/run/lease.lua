@@ -89,6 +89,7 @@ if odd_queues or solo ~= 48 and solo ~= 97 then
 -- include: lib_charged.lua
 -- include: lib_lease.lua
     if any_limited then
+-- include: limits/lib_tokens.lua
 -- include: lib_limits.lua
 -- include: lib_lease_limits.lua
     end

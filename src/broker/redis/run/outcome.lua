@@ -48,7 +48,8 @@ if string.byte(brake_field) == 72 then
     is_leaving = true
     -- bug LEAVING_WORKER_RELEASES: is_leaving = false
 end
-local brake_old = redis.call('HGET', Q .. 'quern:meta', brake_field) or ''
+local meta = redis.call('HMGET', Q .. 'quern:meta', brake_field, 'sema')
+local brake_old, semaphores = meta[1] or '', meta[2]
 local brake = nil
 
 -- By the place of the outcome: '1', '2', '3'; nil: it was applied.
@@ -125,6 +126,7 @@ if lost[1] or not plain_only then
         note_start(ARGV[i], ARGV[i + 1])
     end
     if unstarted[1] and redis.call('HGET', Q .. 'quern:meta', 'limits') then
+-- include: limits/lib_tokens.lua
 -- include: lib_limits.lua
         local limits = limits_read(Q, now_ms)
         local starts = limits and limits.starts
@@ -153,6 +155,10 @@ write()
 active_leave(active)
 if write_limit then
     write_limit()
+end
+if semaphores and leaving[1] then
+-- include: limits/lib_tokens.lua
+    tokens_return(tokens_of(semaphores), T, leaving)
 end
 
 if wants_answer then

@@ -359,6 +359,11 @@ if #stubs > 0 then
 end
 write_to('ZADD', Q .. 'lease', adopted)
 write_to('HSET', Q .. 'quern:workers', gone)
+local semaphores = leaving[1] and redis.call('HGET', Q .. 'quern:meta', 'sema')
+if semaphores then
+-- include: limits/lib_tokens.lua
+    tokens_return(tokens_of(semaphores), T, leaving)
+end
 if at_end then
     reply[2] = 1
 else

@@ -35,9 +35,11 @@ local function skipped(pending, skip)
 end
 
 local function has_room(Q)
+-- include: limits/lib_tokens.lua
 -- include: lib_limits.lua
     local limits = limits_read(Q, math.floor(now_us / 1000))
-    if limits and limits.runs and limits.running >= limits.runs then
+    if limits and (limits.runs and limits.running >= limits.runs or
+        limits.semaphores[1] and limits_room(limits) == 0) then
         full = 1
     end
     return not limits or limits_room(limits) > 0

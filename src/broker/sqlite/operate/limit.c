@@ -96,6 +96,11 @@ quern_status qn_sqlite_set_limit(struct qn_broker *broker, const quern_limit *li
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
+    if (limit->scope == QUERN_LIMIT_SEMAPHORE) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "only a redis broker has the semaphores of Go's x/rate: here set a "
+                            "limit of all queues, of a type or a key for example");
+    }
     quern_status status = qn_transaction_begin(self, false, &conn, err);
     return status == QUERN_OK ? end(self, write_limit(conn, limit, err), err) : status;
 }

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/* test_semaphore.c - semaphores of asynq's x/rate: each run of a queue that has one holds a token
+ * in asynq:sema:<name>, beside the handlers of Go. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+#include "broker/limit/limit.h"
+#include "lib_store.h"
+
+#define KEY "asynq:sema:smtp"
+/* Shorter than QN_SAFETY_NET_MS, which would find the work without any wake-up. */
+#define BRIEFLY_MS 400
+
+static struct test_redis *server(void)
+{
+    return test_store_server();
+}
+
+static quern_status try_set(struct contract *c, const char *queue, const char *name, int64_t count)
+{
+    const quern_limit limit = {
+        .queue = queue, .scope = QUERN_LIMIT_SEMAPHORE, .name = name, .count = count};
+    return qn_broker_set_limit(c->broker, &limit, NULL);
+}
+
+static void set(struct contract *c, const char *queue, int64_t count)
+{
+    assert_int_equal(try_set(c, queue, "smtp", count), QUERN_OK);
+}
+
+static quern_status unset(struct contract *c, const char *queue, const char *name)
+{
+    const struct qn_limit_owner owner = {queue, QUERN_LIMIT_SEMAPHORE, name};
+    return qn_broker_remove_limit(c->broker, &owner, NULL);
+}
+
+static long long held(void)
+{
+    return test_redis_count(server(), "ZCARD " KEY);
+}
+
+/* A handler of Go takes a token until so many seconds from now; as x/rate does it. */
+static void go_takes(const char *id, int seconds)
+{
+    char command[128];
+    (void)snprintf(command, sizeof command, "ZADD " KEY " %lld %s",
+                   (long long)(CONTRACT_NOW_MS / 1000 + seconds), id);
+    (void)test_redis_do(server(), command);
+}
+
+static void done(struct contract *c, struct qn_leased *run)
+{
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_APPLIED);
+}
+
+/* --- How many run ---------------------------------------------------------------------- */
+
+static void runs_of_a_queue_hold_tokens_beside_those_of_go(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set(c, "default", 3);
+    go_takes("of-go", 1000);
+    contract_put_many(c, "default", "a", 5);
+    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
+    assert_int_equal(held(), 3);
+    assert_int_equal(test_redis_count(server(), "ZSCORE " KEY " asynq:{default}:t:a0000"),
+                     (CONTRACT_NOW_MS + CONTRACT_LEASE_MS) / 1000);
+    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 0);
+    assert_true(c->wait_ms > 0 && c->wait_ms <= 1000);
+    (void)test_redis_do(server(), "ZREM " KEY " of-go");
+    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
+    for (int i = 0; i < 3; i++) {
+        done(c, runs[i]);
+    }
+    assert_int_equal(held(), 0);
+}
+
+static void every_end_of_a_run_returns_its_token(struct contract *c)
+{
+    static const enum qn_outcome_kind kinds[] = {QN_DONE,   QN_DROP,      QN_RETRY,
+                                                 QN_SNOOZE, QN_ARCHIVE,   QN_CANCEL,
+                                                 QN_ASIDE,  QN_GIVE_BACK, QN_CRASH};
+    quern_error err = {0};
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        set(c, "default", 1);
+        contract_put(c, "default", "a");
+        struct qn_leased *run = contract_take(c, "default");
+        assert_int_equal(held(), 1);
+        (void)contract_finish(c, run, kinds[i]);
+        assert_int_equal(held(), 0);
+        assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
+    }
+}
+
+static void queues_share_a_semaphore(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set(c, "default", 2);
+    set(c, "other", 2);
+    contract_put(c, "default", "same-id");
+    contract_put(c, "other", "same-id");
+    contract_put(c, "other", "b");
+    assert_int_equal(contract_lease(c, "default", 8, runs), 1);
+    assert_int_equal(contract_lease(c, "other", 8, runs + 1), 1);
+    assert_int_equal(held(), 2);
+    assert_int_equal(contract_lease(c, "other", 8, runs + 2), 0);
+    done(c, runs[0]);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 1);
+    done(c, runs[0]);
+    done(c, runs[1]);
+    assert_int_equal(held(), 0);
+}
+
+static void one_lease_from_two_queues_takes_no_more_tokens_than_are_free(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = 4},
+                                      {.name = "other", .weight = 1, .quota = 4}};
+    struct qn_exchange exchange = {
+        .queues = shares, .queue_count = 2, .room = 8, .start_count_now = 8};
+    set(c, "default", 5);
+    set(c, "other", 5);
+    contract_put_many(c, "default", "d", 4);
+    contract_put_many(c, "other", "o", 4);
+    assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 5);
+    assert_int_equal(held(), 5);
+    for (int i = 0; i < 5; i++) {
+        done(c, runs[i]);
+    }
+}
+
+static void queue_may_have_several_semaphores(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set(c, "default", 3);
+    assert_int_equal(try_set(c, "default", "data base", 2), QUERN_OK);
+    contract_put_many(c, "default", "a", 5);
+    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
+    assert_int_equal(held(), 2);
+    assert_int_equal(unset(c, "default", "data base"), QUERN_OK);
+    assert_int_equal(test_redis_count(server(), "EXISTS \"asynq:sema:data base\""), 0);
+    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
+    for (int i = 0; i < 3; i++) {
+        done(c, runs[i]);
+    }
+}
+
+/* --- How tokens end -------------------------------------------------------------------- */
+
+static void token_of_a_dead_worker_comes_back(struct contract *c)
+{
+    const struct contract_worker dead = {.id = "dead", .is_dead = true, .is_ahead = true};
+    struct qn_leased *runs[8];
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
+    contract_heartbeat_as(c->broker, &dead);
+    set(c, "default", 2);
+    contract_put_many(c, "default", "a", 3);
+    assert_int_equal(contract_lease_as(c, &dead, "default", 4, runs), 2);
+    assert_int_equal(contract_recover(c, "default"), 2);
+    assert_int_equal(held(), 0);
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
+    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
+    done(c, runs[0]);
+    done(c, runs[1]);
+}
+
+static void token_ends_with_its_lease_and_one_of_go_with_its_deadline(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set(c, "default", 1);
+    set(c, "other", 1);
+    contract_put(c, "default", "a");
+    contract_put(c, "other", "b");
+    struct qn_leased *lost = contract_take(c, "default");
+    contract_advance(c, CONTRACT_LEASE_MS - 1000);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 0);
+    contract_advance(c, 3000);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 1);
+    assert_int_equal(held(), 1);
+    done(c, runs[0]);
+    qn_leased_free(lost);
+    go_takes("of-go", (int)(CONTRACT_LEASE_MS / 1000) + 5);
+    contract_put(c, "other", "c");
+    assert_int_equal(contract_lease(c, "other", 8, runs), 0);
+    contract_advance(c, 5000);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 1);
+    done(c, runs[0]);
+}
+
+static void token_is_extended_with_its_lease(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    quern_error err = {0};
+    set(c, "default", 1);
+    set(c, "other", 1);
+    contract_put(c, "default", "a");
+    contract_put(c, "other", "b");
+    struct qn_leased *run = contract_take(c, "default");
+    contract_advance(c, CONTRACT_LEASE_MS - 1000);
+    struct qn_extension extension = {.run = run};
+    assert_ok(qn_broker_extend(c->broker, &extension, 1, CONTRACT_LEASE_MS, &err), err);
+    assert_true(extension.held);
+    contract_advance(c, CONTRACT_LEASE_MS - 1000);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 0);
+    done(c, run);
+    assert_int_equal(contract_lease(c, "other", 8, runs), 1);
+    done(c, runs[0]);
+}
+
+static void semaphore_that_is_set_while_tasks_run_counts_them(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    contract_put_many(c, "default", "a", 4);
+    assert_int_equal(contract_lease(c, "default", 2, runs), 2);
+    set(c, "default", 3);
+    assert_int_equal(held(), 2);
+    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
+    assert_int_equal(unset(c, "default", "smtp"), QUERN_OK);
+    assert_int_equal(held(), 0);
+    assert_int_equal(unset(c, "default", "smtp"), QUERN_E_NOT_FOUND);
+    assert_int_equal(test_redis_count(server(), "HEXISTS asynq:{default}:quern:meta sema"), 0);
+    assert_int_equal(contract_lease(c, "default", 8, runs + 3), 1);
+    for (int i = 0; i < 4; i++) {
+        done(c, runs[i]);
+    }
+}
+
+/* As asynq's dequeue leaves it: its handler takes a token itself. */
+static void run_of_go_gets_no_token_of_ours(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    (void)test_redis_do(server(), "RPOPLPUSH asynq:{default}:pending asynq:{default}:active");
+    (void)test_redis_do(server(), "HSET asynq:{default}:t:a state active");
+    (void)test_redis_do(server(), "HDEL asynq:{default}:t:a pending_since");
+    (void)test_redis_do(server(), "ZADD asynq:{default}:lease 1800000030 a");
+    set(c, "default", 1);
+    assert_int_equal(held(), 0);
+}
+
+/* --- The rest -------------------------------------------------------------------------- */
+
+static void free_token_wakes_who_waits_for_it(struct contract *c)
+{
+    const char *const queue = "default";
+    struct qn_wakeup wakeup = {0};
+    struct qn_leased *runs[2];
+    bool work = false;
+    int64_t due_at_ms = 0;
+    quern_error err = {0};
+    set(c, "default", 1);
+    contract_put_many(c, "default", "a", 2);
+    assert_int_equal(contract_lease(c, "default", 2, runs), 1);
+    struct qn_broker *sleeper = contract_open(c);
+    for (int i = 0; i < 2; i++) { /* the first wait takes what came before */
+        assert_ok(qn_broker_arm(sleeper, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err),
+                  err);
+        assert_false(work);
+        if (i == 1) {
+            done(c, runs[0]);
+        }
+        wakeup = (struct qn_wakeup){0};
+        assert_ok(qn_broker_wait(sleeper, i == 0 ? 1 : BRIEFLY_MS, &wakeup, &err), err);
+    }
+    assert_true(wakeup.work);
+    qn_broker_close(sleeper);
+}
+
+static bool on_limit(const quern_limit *limit, void *user)
+{
+    char *line = user;
+    assert_int_equal(limit->scope, QUERN_LIMIT_SEMAPHORE);
+    (void)snprintf(line + strlen(line), 64, "%s %s %lld/%lld;", limit->queue, limit->name,
+                   (long long)limit->used, (long long)limit->count);
+    return true;
+}
+
+static void semaphores_are_listed_with_all_who_hold_a_token(struct contract *c)
+{
+    char lines[512] = "";
+    quern_error err = {0};
+    set(c, "default", 7);
+    set(c, "other", 5);
+    go_takes("of-go", 1000);
+    go_takes("of-a-dead-one", -10);
+    contract_put(c, "default", "a");
+    struct qn_leased *run = contract_take(c, "default");
+    assert_ok(qn_broker_limits(c->broker, NULL, on_limit, lines, &err), err);
+    assert_string_equal(lines, "default smtp 2/7;other smtp 2/5;");
+    done(c, run);
+}
+
+static void garbage_costs_its_own_semaphore_only(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set(c, "default", 1);
+    (void)test_redis_do(server(), "SET " KEY " garbage");
+    contract_put_many(c, "default", "a", 2);
+    assert_int_equal(contract_lease(c, "default", 1, runs), 1);
+    done(c, runs[0]);
+    (void)test_redis_do(server(), "HSET asynq:{default}:quern:meta sema garbage");
+    (void)test_redis_do(server(), "HSET asynq:{default}:quern:limit:set 4 garbage");
+    assert_int_equal(contract_lease(c, "default", 1, runs), 1);
+    done(c, runs[0]);
+    (void)test_redis_do(server(), "DEL " KEY);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", runs_of_a_queue_hold_tokens_beside_those_of_go),
+    CONTRACT_TEST_ONLY("redis", every_end_of_a_run_returns_its_token),
+    CONTRACT_TEST_ONLY("redis", queues_share_a_semaphore),
+    CONTRACT_TEST_ONLY("redis", one_lease_from_two_queues_takes_no_more_tokens_than_are_free),
+    CONTRACT_TEST_ONLY("redis", queue_may_have_several_semaphores),
+    CONTRACT_TEST_ONLY("redis", token_of_a_dead_worker_comes_back),
+    CONTRACT_TEST_ONLY("redis", token_ends_with_its_lease_and_one_of_go_with_its_deadline),
+    CONTRACT_TEST_ONLY("redis", token_is_extended_with_its_lease),
+    CONTRACT_TEST_ONLY("redis", semaphore_that_is_set_while_tasks_run_counts_them),
+    CONTRACT_TEST_ONLY("redis", run_of_go_gets_no_token_of_ours),
+    CONTRACT_TEST_ONLY("redis", free_token_wakes_who_waits_for_it),
+    CONTRACT_TEST_ONLY("redis", semaphores_are_listed_with_all_who_hold_a_token),
+    CONTRACT_TEST_ONLY("redis", garbage_costs_its_own_semaphore_only),
+};
+
+CONTRACT_MAIN(tests)
