@@ -79,6 +79,7 @@ class CompletionTest(CliTest):
         self.enqueue("t", "--id", "p1", "--queue", "mail")
         self.enqueue("t", "--id", "p2", "--queue", "night work")
         self.enqueue("t", "--id", "later", "--delay", "1h", "--queue", "mail")
+        self.ok("schedule", "add", "nightly", "--cron", "@daily", "--type", "t", "--queue", "mail")
 
     def test_values_are_printed_line_by_line(self):
         self.fill()
@@ -86,6 +87,7 @@ class CompletionTest(CliTest):
         self.assertEqual(sorted(self.ok("completion", "ids").split("\n")), ["later", "p1", "p2"])
         self.assertEqual(self.ok("completion", "active"), "")
         self.assertEqual(self.json("completion", "queues"), ["mail", "night work"])
+        self.assertEqual(self.ok("completion", "entries"), "nightly")
 
     def check(self, offers):
         """offers(line) gives the list of what may come for its last word."""
@@ -103,6 +105,12 @@ class CompletionTest(CliTest):
         self.assertEqual(sorted(offers("quern task delete p1 ")), ["later", "p1", "p2"])
         self.assertEqual(offers("quern task cancel p"), [])
         self.assertEqual(offers("quern queue pause ma"), ["mail"])
+        self.assertEqual(offers("quern limit set ma"), ["mail"])
+        self.assertEqual(offers("quern limit list ma"), ["mail"])
+        self.assertEqual(offers("quern schedule pause ni"), ["nightly"])
+        self.assertEqual(offers("quern schedule next ni"), ["nightly"])
+        self.assertEqual(offers("quern enqueue t --on-duplicate de"), ["debounce"])
+        self.assertEqual(offers("quern schedule add e --misfire sk"), ["skip"])
         self.assertEqual(offers("quern work --log-format te"), ["text"])
         self.assertEqual(sorted(offers("quern completion ")), ["bash", "fish", "zsh"])
         self.assertEqual(offers("quern --broker nothing.db queue pause ma"), [])

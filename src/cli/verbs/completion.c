@@ -25,6 +25,9 @@ static const char *values_of(const struct qn_option *option)
         {"unknown", "leave retry archive"},
         {"log-format", "text logfmt json"},
         {"on-hup", "drain reload"},
+        {"unique-until", "done started removed ended expired"},
+        {"on-duplicate", "fail ignore replace debounce"},
+        {"misfire", "once skip"},
     };
     for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
         if (strcmp(known[i].name, option->name) == 0) {
@@ -37,7 +40,7 @@ static const char *values_of(const struct qn_option *option)
 /* What `quern completion` is called for to get the operands of a verb; NULL: nothing. */
 static const char *operands_of(const struct qn_verb *verb)
 {
-    if (strncmp(verb->operands, "QUEUE", 5) == 0 || strcmp(verb->operands, "[QUEUE]") == 0) {
+    if (strncmp(verb->operands, "QUEUE", 5) == 0 || strncmp(verb->operands, "[QUEUE]", 7) == 0) {
         return "queues";
     }
     if (strncmp(verb->operands, "NAME", 4) == 0 || strcmp(verb->operands, "[NAME]") == 0) {
