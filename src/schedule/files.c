@@ -3,7 +3,8 @@
  *
  * Editors write a new file and rename it, so the folder is watched and not the file. Where nothing
  * can be watched (a network file system) a look each 5 s finds the change. A file that cannot be
- * read changes nothing: neither does a section with a fault. */
+ * read changes nothing: neither does a section with a fault. Where reading may work later (no
+ * descriptor is free) it is tried with each look. */
 #include "schedule/files.h"
 
 #include <errno.h>
@@ -208,6 +209,8 @@ static quern_status sync_file(const struct qn_files_terms *terms, struct qn_sche
     if (status == QUERN_E_NOMEM) {
         return qn_error_nomem(err);
     }
+    bool is_away =
+        status == QUERN_E_BUSY; /* the next look finds it changed, and it is read again */
     if (status == QUERN_OK) {
         log_faults(terms, file, &conf);
         status = sync_conf(terms, file, &conf, &done, err);
@@ -218,7 +221,7 @@ static quern_status sync_file(const struct qn_files_terms *terms, struct qn_sche
     }
     if (status == QUERN_OK) {
         file->must_sync = !done;
-        file->synced = mark;
+        file->synced = is_away ? (struct qn_file_mark){.exists = false} : mark;
     }
     return status;
 }

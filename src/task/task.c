@@ -113,6 +113,9 @@ static quern_status prepare_attempts(struct preparation *p)
     if (in->priority < -QN_PRIORITY_MAX || in->priority > QN_PRIORITY_MAX) {
         return refuse_number(p, "priority", "from -100 to 100", in->priority);
     }
+    if (in->reserved != 0) {
+        return refuse_number(p, "reserved", "0", in->reserved);
+    }
     p->task.priority = in->priority;
     p->task.timeout_ms = in->timeout_ms;
     if (in->timeout_ms == QUERN_TIMEOUT_NEVER) {

@@ -131,6 +131,7 @@ static void numbers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .start_within_ms = YEARS_100_MS + 1}, "start_within_ms must be"},
         {{.type = "t", .priority = 101}, "priority must be from -100 to 100, not 101"},
         {{.type = "t", .priority = -101}, "priority must be"},
+        {{.type = "t", .reserved = 1}, "reserved must be 0, not 1"},
         {{.type = "t", .unique_ms = 999},
          "unique_ms must be 0, or from 1 s (1000) to 100 years, "
          "not 999"},
