@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* test_fleet.c - four workers on four broker objects, three kinds of limits at once: none is ever
  * exceeded, and as long as tasks wait a limit is used fully. Some leases are lost: their worker
- * dies. */
+ * dies. Once with one queue, and once with limits of all queues and two of them. */
 #include "lib_limits.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
+
+#include "broker/limit/limit.h"
 
 #define WORKERS 4
 #define TASKS 1500
@@ -21,8 +23,11 @@ struct gauge {
     _Atomic int most;
 };
 
+static const char *const queues[] = {"default", "other"};
+
 struct fleet {
     struct contract *c;
+    size_t queue_count;
     struct gauge queue;
     struct gauge slow; /* the type */
     struct gauge keys[KEYS];
@@ -80,14 +85,15 @@ static void share(struct member *member)
         move_gauges(fleet, member->held[i], -1);
     }
     uint32_t room = 1 + (uint32_t)(member->stamp.sequence++ % 8);
-    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = room};
+    struct qn_queue_share shares[] = {{.name = queues[0], .weight = 1, .quota = room},
+                                      {.name = queues[1], .weight = 1}};
     struct qn_exchange exchange = {.stamp = member->stamp,
                                    .outcomes = outcomes,
                                    .outcome_count = count,
                                    .worker_id = name,
                                    .lease_ms = CONTRACT_LEASE_MS,
-                                   .queues = &queue,
-                                   .queue_count = 1,
+                                   .queues = shares,
+                                   .queue_count = fleet->queue_count,
                                    .room = room,
                                    .start_count_now = 0};
     struct qn_exchange_reply reply = {.applied = applied, .runs = next};
@@ -115,7 +121,6 @@ static void die(struct member *member)
 {
     struct fleet *fleet = member->fleet;
     char name[32];
-    const char *const queue = "default";
     size_t count = 0;
     quern_error err = {0};
     (void)pthread_mutex_lock(&fleet->mutex);
@@ -131,8 +136,8 @@ static void die(struct member *member)
         qn_leased_free(member->held[i]);
     }
     atomic_fetch_add(&fleet->lost, (int)member->count);
-    TEST_REQUIRE(qn_broker_recover(member->broker, (struct qn_upkeep){{&queue, 1}, 100}, NULL,
-                                   &count, &err) == QUERN_OK);
+    const struct qn_upkeep upkeep = {{queues, fleet->queue_count}, 100};
+    TEST_REQUIRE(qn_broker_recover(member->broker, upkeep, NULL, &count, &err) == QUERN_OK);
     TEST_REQUIRE(count == member->count);
     member->count = 0;
     member->doomed++;
@@ -155,27 +160,26 @@ static void *work(void *user)
     return NULL;
 }
 
-static void put_all(struct contract *c)
+static void put_all(struct contract *c, size_t queue_count)
 {
     char id[32];
-    for (int i = 0; i < TASKS; i++) {
+    for (size_t i = 0; i < TASKS; i++) {
         const char key[] = {(char)('a' + i % KEYS), '\0'};
-        (void)snprintf(id, sizeof id, "t%d", i);
-        limits_put(c, id, i % 3 == 0 ? "slow" : "quick", key);
+        (void)snprintf(id, sizeof id, "t%zu", i);
+        contract_enqueue(c, &(quern_task){.queue = queues[i / KEYS % queue_count],
+                                          .id = id,
+                                          .type = i % 3 == 0 ? "slow" : "quick",
+                                          .limit_key = key});
     }
 }
 
-static void no_limit_is_exceeded_and_all_are_used(struct contract *c)
+static void run_fleet(struct contract *c, size_t queue_count)
 {
     static struct fleet fleet;
     static struct member members[WORKERS];
     pthread_t threads[WORKERS];
-    limits_begin(c);
-    fleet = (struct fleet){.c = c, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    limits_set(c, QUERN_LIMIT_QUEUE, "", "9");
-    limits_set(c, QUERN_LIMIT_TYPE, "slow", "4");
-    limits_set(c, QUERN_LIMIT_KEY, "*", "2");
-    put_all(c);
+    fleet = (struct fleet){.c = c, .queue_count = queue_count, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    put_all(c, queue_count);
     for (unsigned i = 0; i < WORKERS; i++) {
         members[i] = (struct member){.fleet = &fleet,
                                      .broker = contract_open(c),
@@ -200,8 +204,33 @@ static void no_limit_is_exceeded_and_all_are_used(struct contract *c)
     limits_finish();
 }
 
+static void no_limit_is_exceeded_and_all_are_used(struct contract *c)
+{
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_QUEUE, "", "9");
+    limits_set(c, QUERN_LIMIT_TYPE, "slow", "4");
+    limits_set(c, QUERN_LIMIT_KEY, "*", "2");
+    run_fleet(c, 1);
+}
+
+static void no_limit_of_all_queues_is_exceeded_and_all_are_used(struct contract *c)
+{
+    const quern_limit all[] = {
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = QUEUE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_TYPE, .name = "slow", .count = TYPE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "*", .count = KEY_MAX}};
+    limits_begin(c);
+    for (size_t i = 0; i < TEST_COUNT(all); i++) {
+        if (qn_broker_set_limit(c->broker, &all[i], NULL) == QUERN_E_UNSUPPORTED) {
+            skip(); /* a broker without such limits */
+        }
+    }
+    run_fleet(c, 2);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(no_limit_is_exceeded_and_all_are_used),
+    CONTRACT_TEST(no_limit_of_all_queues_is_exceeded_and_all_are_used),
 };
 
 CONTRACT_MAIN(tests)

@@ -48,7 +48,9 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
 {
     struct qn_redis *self = qn_redis_of(broker);
     if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED, "a redis broker has no limits of all queues");
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "a redis broker has no limits of all queues: set one semaphore for "
+                            "each queue that is to share it");
     }
     if (limit->scope == QUERN_LIMIT_TYPE || limit->scope == QUERN_LIMIT_KEY) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
