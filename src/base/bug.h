@@ -106,7 +106,8 @@ enum qn_bug {
     QN_BUG_GROUP_NAME_LOST = 143,  /* Redis: a set given back does not list its group again */
     QN_BUG_GROUP_NOT_RESTED = 144, /* a group whose aggregator failed is aggregated again at once */
     QN_BUG_SET_NOT_EXTENDED =
-        145, /* the lease of a set is not extended while its aggregator runs */
+        145,                     /* the lease of a set is not extended while its aggregator runs */
+    QN_BUG_GROUP_UNLISTED = 146, /* Redis: a group leaves the list although a set of it is out */
     /* Unique tasks */
     QN_BUG_LOCK_NOT_RENEWED = 151,   /* the lock of a task that lives on ends with its first time */
     QN_BUG_ACTIVE_REPLACED = 152,    /* new data go into a task that is already running */

@@ -82,13 +82,100 @@ static void our_set_is_one_that_go_can_give_back(struct contract *c)
     assert_string_equal(test_redis_do(server(), "ZRANGE %s 0 -1 WITHSCORES", key), rows);
     (void)snprintf(rows, sizeof rows, "%lld", (long long)(server_s(c) + CONTRACT_LEASE_MS / 1000));
     assert_string_equal(test_redis_do(server(), "ZSCORE %s %s", Q "aggregation_sets", key), rows);
-    assert_int_equal(test_redis_count(server(), "SCARD %s", Q "groups"), 0);
-    /* What Go's scripts do then. */
+    /* What Go's scripts do then: they do not list the group. */
     assert_string_equal(test_redis_do(server(), "RENAME %s %s", key, Q "g:a:b"), "OK");
     assert_int_equal(test_redis_count(server(), "ZREM %s %s", Q "aggregation_sets", key), 1);
     assert_false(group_extend(c, set));
     assert_int_equal(group_finish(c, set, "made"), QUERN_E_STALE);
     assert_int_equal(contract_count(c, "default", QUERN_TASK_PENDING), 0);
+    qn_group_set_free(set);
+    set = group_take_now(c);
+    assert_string_equal(group_ids(set), "x");
+    qn_group_set_free(set);
+}
+
+static bool is_listed(const char *group)
+{
+    return test_redis_count(server(), "SISMEMBER %s %s", Q "groups", group) == 1;
+}
+
+/* Whichever way a set ends, and while another worker has one of the group. */
+static void name_is_listed_while_the_group_has_tasks_or_sets(struct contract *c)
+{
+    struct group_worker small = {.settings = {.grace_ms = 0, .max_size = 1}};
+    group_put(c, "g", "a");
+    group_put(c, "g", "b");
+    struct qn_group_set *first = group_take(c, &small);
+    struct qn_group_set *second = group_take_now(c);
+    assert_int_equal(test_redis_count(server(), "EXISTS %s", Q "g:g"), 0);
+    assert_int_equal(contract_queue(c, "default").group_count, 0); /* none waits in it */
+    assert_int_equal(group_finish(c, first, "made"), QUERN_OK);
+    assert_true(is_listed("g"));
+    assert_int_equal(group_return(c, second), QUERN_OK);
+    qn_group_set_free(first);
+    qn_group_set_free(second);
+    second = group_take_now(c);
+    assert_true(is_listed("g"));
+    assert_int_equal(group_finish(c, second, NULL), QUERN_OK);
+    assert_false(is_listed("g"));
+    qn_group_set_free(second);
+}
+
+/* Nor when an operator deletes its last member that is in no set; nor does a set of the wrong type
+ * keep him from it. */
+static void name_is_listed_while_a_set_of_a_group_without_members_is_out(struct contract *c)
+{
+    struct group_worker small = {.settings = {.grace_ms = 0, .max_size = 1}};
+    quern_error err = {0};
+    group_put(c, "g", "a");
+    group_put(c, "g", "b");
+    struct qn_group_set *set = group_take(c, &small);
+    (void)test_redis_do(server(), "SET %s text", Q "g:g:x");
+    (void)test_redis_do(server(), "ZADD %s 1 %s", Q "aggregation_sets", Q "g:g:x");
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", "b", &err), err);
+    assert_true(is_listed("g"));
+    (void)test_redis_do(server(), "ZREM %s %s", Q "aggregation_sets", Q "g:g:x");
+    assert_int_equal(group_finish(c, set, NULL), QUERN_OK);
+    assert_false(is_listed("g"));
+    qn_group_set_free(set);
+}
+
+/* A name that another program has left behind. */
+static void name_of_no_tasks_leaves_the_list(struct contract *c)
+{
+    struct group_worker worker = {.settings = group_now};
+    group_put(c, "g", "a");
+    assert_int_equal(test_redis_count(server(), "SADD %s h", Q "groups"), 1);
+    struct qn_group_set *set = group_take_now(c);
+    assert_int_equal(group_finish(c, set, NULL), QUERN_OK);
+    qn_group_set_free(set);
+    assert_null(group_take(c, &worker));
+    assert_int_equal(test_redis_count(server(), "EXISTS %s", Q "groups"), 0);
+}
+
+/* Before a Go server can give it back, which would not list it. */
+static void group_of_a_set_that_ends_soon_is_listed(struct contract *c)
+{
+    group_put(c, "g", "a");
+    make_go_set(c, server_s(c) + 120);
+    assert_int_equal(group_reclaim(c, 100), 0);
+    assert_false(is_listed("g"));
+    contract_advance(c, 100 * SECOND);
+    assert_int_equal(group_reclaim(c, 100), 0);
+    assert_true(is_listed("g"));
+}
+
+/* Sets of the wrong type, and what is no set at all. */
+static void damaged_sets_hide_none_behind_them(struct contract *c)
+{
+    group_put(c, "g", "a");
+    make_go_set(c, server_s(c) - 1);
+    (void)test_redis_do(server(), "EVAL %s 2 " Q "aggregation_sets " Q "g:h:",
+                        "for i = 1, 2000 do redis.call('SET', KEYS[2] .. i, 'text') "
+                        "redis.call('ZADD', KEYS[1], 1, KEYS[2] .. i, 2, 'other' .. i) end");
+    assert_int_equal(group_reclaim(c, 100), 1);
+    struct qn_group_set *set = group_take_now(c);
+    assert_string_equal(group_ids(set), "a");
     qn_group_set_free(set);
 }
 
@@ -113,7 +200,9 @@ static void member_without_a_task_leaves_the_group(struct contract *c)
     struct qn_group_set *set = group_take(c, &worker);
     assert_string_equal(group_ids(set), "b");
     assert_null(group_take(c, &worker));
-    assert_int_equal(test_redis_count(server(), "SCARD %s", Q "groups"), 0);
+    assert_false(is_listed("h"));
+    assert_int_equal(group_finish(c, set, NULL), QUERN_OK);
+    assert_false(is_listed("g"));
     qn_group_set_free(set);
 }
 
@@ -217,6 +306,11 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", set_of_go_is_given_back_after_its_deadline),
     CONTRACT_TEST_ONLY("redis", large_set_of_go_is_given_back_in_parts),
     CONTRACT_TEST_ONLY("redis", our_set_is_one_that_go_can_give_back),
+    CONTRACT_TEST_ONLY("redis", name_is_listed_while_the_group_has_tasks_or_sets),
+    CONTRACT_TEST_ONLY("redis", name_is_listed_while_a_set_of_a_group_without_members_is_out),
+    CONTRACT_TEST_ONLY("redis", name_of_no_tasks_leaves_the_list),
+    CONTRACT_TEST_ONLY("redis", group_of_a_set_that_ends_soon_is_listed),
+    CONTRACT_TEST_ONLY("redis", damaged_sets_hide_none_behind_them),
     CONTRACT_TEST_ONLY("redis", lock_that_only_the_message_names_ends_with_the_member),
     CONTRACT_TEST_ONLY("redis", member_without_a_task_leaves_the_group),
     CONTRACT_TEST_ONLY("redis", members_without_tasks_leave_step_by_step),

@@ -61,6 +61,23 @@ static void due_task_of_a_group_goes_there_with_its_name(void **state)
     assert_string_equal(test_redis_do(&doctor.redis, "HGET " T "a state"), "aggregating");
 }
 
+/* Its forwarder reads the name from our hash, but does not list it. */
+static void group_of_a_task_that_go_moved_there_is_listed(void **state)
+{
+    (void)state;
+    int64_t next_due_at_ms = 0;
+    doctor_put_later("a", 1500);
+    doctor_put_later("b", 1500);
+    doctor_plant("HSET " T "a group g state aggregating");
+    doctor_plant("ZADD " Q "g:g 1800000002 a");
+    doctor_plant("HSET " T "b group h state aggregating"); /* it has left the group again */
+    doctor_plant("DEL " Q "scheduled");
+    doctor_turn_to(3000);
+    assert_int_equal(forward(&next_due_at_ms), 0);
+    assert_string_equal(test_redis_do(&doctor.redis, "SMEMBERS " Q "groups"), "g\n");
+    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " Q "quern:due"), 0);
+}
+
 static void due_ids_without_a_task_and_of_running_ones_go(void **state)
 {
     (void)state;
@@ -217,6 +234,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(task_that_go_scheduled_is_due_at_its_second),
     DOCTOR_TEST(index_that_go_made_stale_is_not_believed),
     DOCTOR_TEST(due_task_of_a_group_goes_there_with_its_name),
+    DOCTOR_TEST(group_of_a_task_that_go_moved_there_is_listed),
     DOCTOR_TEST(due_ids_without_a_task_and_of_running_ones_go),
     DOCTOR_TEST(queue_of_a_wrong_type_does_not_stop_the_others),
     DOCTOR_TEST(due_id_whose_key_is_no_hash_stops_no_other),

@@ -10,15 +10,16 @@
 --
 -- The order of the decisions is asynq's. Ids without a task, or of one that is elsewhere, leave the
 -- group, about GHOSTS_MAX in a call: it is still the turn of a group that had only such. With a
--- group's last member its name leaves the list, as in asynq.
+-- group's last member its name leaves the list if no set of the group is out (lib_sets.lua).
 local Q = KEYS[1]
+-- include: lib_sets.lua
 local WORDS = 5
 local GHOSTS_MAX = 1000
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local elsewhere = {active = true, pending = true, scheduled = true, retry = true, archived = true,
     completed = true}
-redis.call('ZCARD', Q .. 'aggregation_sets')
+local set_count = redis.call('ZCARD', Q .. 'aggregation_sets')
 redis.call('SCARD', Q .. 'groups')
 
 -- nil: it has no tasks.
@@ -63,7 +64,7 @@ local function read_members(key, most)
 end
 
 -- Reading ends with the first group that gives a set.
-local looked, next_ms, place, ghost_count = {}, nil, 0, 0
+local looked, idle, next_ms, place, ghost_count = {}, {}, nil, 0, 0
 for at = 4, #ARGV, WORDS do
     local key = Q .. 'g:' .. ARGV[at]
     local wait_ms = wait_of(key, tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]),
@@ -79,10 +80,12 @@ for at = 4, #ARGV, WORDS do
         ghost_count, next_ms = ghost_count + #set.ghosts, 0
     elseif wait_ms then
         next_ms = math.min(next_ms or wait_ms, wait_ms)
+    elseif not wait_ms and set_count == 0 then
+        idle[#idle + 1] = ARGV[at]
     end
 end
 
-if looked[1] then
+if looked[1] or idle[1] then
     redis.call('ZREM', Q .. 'lease', '')
 end
 for _, set in ipairs(looked) do
@@ -96,9 +99,12 @@ for _, set in ipairs(looked) do
     if set.ghosts[1] then
         redis.call('ZREM', set.key, unpack(set.ghosts))
     end
-    if redis.call('EXISTS', set.key) == 0 then
-        redis.call('SREM', Q .. 'groups', set.group)
+    if not set.ids[1] then
+        unlist_group(set.group)
     end
+end
+for _, group in ipairs(idle) do
+    unlist_group(group)
 end
 local reply = place > 0 and looked[#looked].reply or {}
 table.insert(reply, 1, next_ms and string.format('%.0f', math.min(next_ms, 1e15)) or '')

@@ -14,6 +14,7 @@
 -- include: lib_store.lua
 local Q = KEYS[1]
 -- include: lib_lock.lua
+-- include: lib_sets.lua
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':g'
 local answer = session_find(session_key, ARGV[2])
 if answer then
@@ -53,6 +54,7 @@ for first = 1, #keys, 1000 do
 end
 redis.call('DEL', set)
 redis.call('ZREM', sets, set)
+unlist_group(group_of(set))
 store_write(batch)
 -- bug SET_WITHOUT_TASK: batch = nil
 session_keep(session_key, ARGV[2], 'o')

@@ -12,6 +12,7 @@
 #include "broker/redis/upkeep/known_workers.h"
 
 #define STEP_MAX 1000 /* members that one script gives back: 2 ms */
+#define STEPS_MAX 100 /* of one queue in one call */
 
 struct reclaiming {
     struct qn_pipeline pipeline;
@@ -59,8 +60,9 @@ static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names
     return status;
 }
 
+/* from: the rank of the first set that is looked at; -1 at the end. */
 static quern_status reclaim_step(struct reclaiming *reclaiming, const char *queue,
-                                 const struct qn_known_workers *known, bool *ret_more,
+                                 const struct qn_known_workers *known, int64_t *from,
                                  quern_error *err)
 {
     struct qn_pipeline *pipeline = &reclaiming->pipeline;
@@ -69,17 +71,21 @@ static quern_status reclaim_step(struct reclaiming *reclaiming, const char *queu
     qn_pipeline_script(pipeline, &qn_lua_reclaim_sets, 1);
     qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_uint(pipeline, most);
+    qn_pipeline_int(pipeline, *from);
     for (size_t i = 0; i < known->count; i++) {
         if (known->letters[i] != 'l') {
             qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
         }
     }
     quern_status status = qn_pipeline_ask(pipeline, &reply, err);
-    size_t count = status == QUERN_OK ? (size_t)qn_reply_uint(reply) : 0;
+    if (status != QUERN_OK) {
+        return status;
+    }
+    size_t count = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
     reclaiming->reclaimed += count;
     reclaiming->left -= count < reclaiming->left ? count : reclaiming->left;
-    *ret_more = count >= most;
-    return status;
+    *from = qn_reply_int(qn_reply_at(reply, 1), -1);
+    return QUERN_OK;
 }
 
 static quern_status reclaim_queues(struct reclaiming *reclaiming, struct qn_names queues,
@@ -102,9 +108,10 @@ static quern_status reclaim_queues(struct reclaiming *reclaiming, struct qn_name
     }
     status = qn_known_workers_read(pipeline, chosen, known, err);
     for (size_t i = 0; status == QUERN_OK && i < chosen.count; i++) {
-        bool more = true;
-        while (status == QUERN_OK && more && reclaiming->left > 0) {
-            status = reclaim_step(reclaiming, chosen.items[i], &known[i], &more, err);
+        int64_t from = 0;
+        for (int k = 0; status == QUERN_OK && from >= 0 && reclaiming->left > 0 && k < STEPS_MAX;
+             k++) {
+            status = reclaim_step(reclaiming, chosen.items[i], &known[i], &from, err);
         }
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
     }

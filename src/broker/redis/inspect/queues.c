@@ -164,8 +164,9 @@ static quern_status read_counts(struct qn_redis *self, struct counting *block, s
 
 /* --- Groups ------------------------------------------------------------------------------- */
 
-/* How many tasks these groups, or sets of groups, hold. */
-static quern_status count_zsets(struct counting *counting, struct qn_names names, quern_error *err)
+/* How many tasks these groups, or sets of groups, hold; and how many of them hold any. */
+static quern_status count_zsets(struct counting *counting, struct qn_names names, uint64_t *in_use,
+                                quern_error *err)
 {
     struct qn_pipeline pipeline;
     qn_redis_begin(&pipeline, counting->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
@@ -182,6 +183,7 @@ static quern_status count_zsets(struct counting *counting, struct qn_names names
             uint64_t group_size = qn_reply_uint(reply);
             counting->info->counts[QUERN_TASK_AGGREGATING] +=
                 group_size < UINT32_MAX ? group_size : UINT32_MAX;
+            *in_use += group_size > 0 ? 1 : 0;
         }
     }
     qn_pipeline_end(&pipeline);
@@ -229,9 +231,12 @@ static quern_status read_set_names(struct counting *counting, struct qn_names *r
     return status;
 }
 
+/* A group all of whose tasks are in sets is listed (lib_sets.lua), but has none that wait. */
 static quern_status read_groups(struct counting *counting, quern_error *err)
 {
     struct qn_names sets;
+    uint64_t group_count = 0;
+    uint64_t set_count = 0;
     quern_status status = QUERN_OK;
     if (counting->info->group_count > 0) {
         status = qn_redis_inspect_groups(counting->self, counting->queue, counting->arena,
@@ -241,13 +246,15 @@ static quern_status read_groups(struct counting *counting, quern_error *err)
         size_t left = counting->groups.count - i;
         const struct qn_names block = {.items = counting->groups.items + i,
                                        .count = left < QN_INSPECT_BLOCK ? left : QN_INSPECT_BLOCK};
-        status = count_zsets(counting, block, err);
+        status = count_zsets(counting, block, &group_count, err);
     }
+    counting->info->group_count = group_count;
     if (status != QUERN_OK || !counting->has_sets) {
         return status;
     }
     status = read_set_names(counting, &sets, err);
-    return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, err) : status;
+    return status == QUERN_OK && sets.count > 0 ? count_zsets(counting, sets, &set_count, err)
+                                                : status;
 }
 
 /* --- Memory and latency --------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 local Q = KEYS[1]
 -- include: lib_lock.lua
 -- include: lib_renew.lua
+-- include: lib_sets.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cancel = action == 'retry' or action == 'stop'
 local time = redis.call('TIME')
@@ -46,7 +47,7 @@ local archived = redis.call('ZCARD', Q .. 'archived')
 local function in_a_set(id)
     local sets = redis.call('ZRANGE', Q .. 'aggregation_sets', 0, 127)
     for _, set in ipairs(sets) do
-        if string.sub(set, 1, #Q) == Q and redis.call('ZSCORE', set, id) then
+        if string.sub(set, 1, #Q) == Q and type(redis.pcall('ZSCORE', set, id)) == 'string' then
             return true
         end
     end
@@ -129,11 +130,8 @@ local function take_out(task)
     if task.state == 'pending' then
         redis.call('LREM', Q .. 'pending', -1, task.id)
     elseif task.state == 'aggregating' then
-        local group = Q .. 'g:' .. task.group
-        redis.call('ZREM', group, task.id)
-        if redis.call('EXISTS', group) == 0 then
-            redis.call('SREM', Q .. 'groups', task.group)
-        end
+        redis.call('ZREM', Q .. 'g:' .. task.group, task.id)
+        unlist_group(task.group)
     elseif zsets[task.state] then
         redis.call('ZREM', Q .. task.state, task.id)
     elseif task.damaged then

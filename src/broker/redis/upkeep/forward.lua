@@ -94,6 +94,19 @@ local function move(Q, pending, grouped)
     end
 end
 
+-- The groups to which a Go server has moved tasks of ours: it does not list their names.
+local function groups_of(Q, stale)
+    local names = {}
+    for _, id in ipairs(stale) do
+        local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'state', 'group')
+        if fields[1] == 'aggregating' and fields[2] and
+            type(redis.pcall('ZSCORE', Q .. 'g:' .. fields[2], id)) == 'string' then
+            names[#names + 1] = fields[2]
+        end
+    end
+    return names
+end
+
 -- Returns how many were moved, and how many were read.
 local function forward(Q, limit)
     local found, stale = find(Q, limit)
@@ -102,9 +115,13 @@ local function forward(Q, limit)
     end
     table.sort(found, function(a, b) return a[2] < b[2] or (a[2] == b[2] and a[1] < b[1]) end)
     local pending, grouped, ghosts, ids = choose(Q, found, limit)
+    local groups = groups_of(Q, stale)
     redis.call('ZREM', Q .. 'lease', '')
     if #stale > 0 then
         redis.call('ZREM', Q .. 'quern:due', unpack(stale))
+    end
+    if #groups > 0 then
+        redis.call('SADD', Q .. 'groups', unpack(groups))
     end
     if #ids > 0 then
         redis.call('ZREM', Q .. 'scheduled', unpack(ids))
