@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,12 +39,16 @@ type serverConfig struct {
 	Queues       map[string]int `json:"queues"`
 	Strict       bool           `json:"strict"`
 	Concurrency  int            `json:"concurrency"`
-	RetryDelayMs *int64         `json:"retry_delay_ms"` // nil: asynq's
-	CheckMs      int64          `json:"check_ms"`       // how often it looks for tasks; 0: asynq's
-	ForwardMs    int64          `json:"forward_ms"`     // and for due ones; 0: asynq's
-	ShutdownMs   int64          `json:"shutdown_ms"`    // 0: asynq's
-	JanitorMs    int64          `json:"janitor_ms"`     // and for what is kept too long; 0: asynq's
-	GraceMs      int64          `json:"grace_ms"`       // of groups; 0: nothing is aggregated
+	RetryDelayMs *int64         `json:"retry_delay_ms"`        // nil: asynq's
+	CheckMs      int64          `json:"check_ms"`              // how often it looks for tasks; 0: asynq's
+	ForwardMs    int64          `json:"forward_ms"`            // and for due ones; 0: asynq's
+	ShutdownMs   int64          `json:"shutdown_ms"`           // 0: asynq's
+	JanitorMs    int64          `json:"janitor_ms"`            // and for what is kept too long; 0: asynq's
+	GraceMs      int64          `json:"grace_ms"`              // of groups; 0: nothing is aggregated
+	DelayMs      int64          `json:"delay_ms,omitempty"`    // and their longest wait
+	Size         int            `json:"size,omitempty"`        // and the most of a set
+	KeepMs       int64          `json:"keep_ms,omitempty"`     // of what is made of them
+	DieInCall    int64          `json:"die_in_call,omitempty"` // the aggregator kills the server, before it returns
 
 	Semaphore *semaphoreConfig `json:"semaphore"` // each handler holds a token of it; nil: of none
 }
@@ -152,16 +157,31 @@ func (c *serverConfig) asynq() asynq.Config {
 	}
 	if c.GraceMs != 0 {
 		config.GroupGracePeriod = milliseconds(c.GraceMs)
-		config.GroupAggregator = asynq.GroupAggregatorFunc(
-			func(group string, tasks []*asynq.Task) *asynq.Task {
-				var payloads []string
-				for _, task := range tasks {
-					payloads = append(payloads, string(task.Payload()))
-				}
-				return asynq.NewTask("ok", []byte(group+"="+strings.Join(payloads, "+")))
-			})
+		config.GroupMaxDelay = milliseconds(c.DelayMs)
+		config.GroupMaxSize = c.Size
+		config.GroupAggregator = asynq.GroupAggregatorFunc(c.aggregator())
 	}
 	return config
+}
+
+// A task of the type "ok" with the payload GROUP=PAYLOAD+PAYLOAD...
+func (c *serverConfig) aggregator() func(group string, tasks []*asynq.Task) *asynq.Task {
+	var calls atomic.Int64
+	var options []asynq.Option
+	if c.KeepMs != 0 {
+		options = append(options, asynq.Retention(milliseconds(c.KeepMs)))
+	}
+	return func(group string, tasks []*asynq.Task) *asynq.Task {
+		if calls.Add(1) == c.DieInCall {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // until it has taken effect
+		}
+		var payloads []string
+		for _, task := range tasks {
+			payloads = append(payloads, string(task.Payload()))
+		}
+		return asynq.NewTask("ok", []byte(group+"="+strings.Join(payloads, "+")), options...)
+	}
 }
 
 // Starts the server; the function it returns shuts it down, as asynq does at SIGTERM.
