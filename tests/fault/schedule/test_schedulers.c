@@ -12,9 +12,13 @@
 #include "broker/schedule/schedule.h"
 #include "lib_store.h"
 #include "quern/quern.h"
+#include "schedule/tick/leader.h"
 #include "schedule/tick/tick_task.h"
 
 #define SCHEDULERS 3
+/* The others ask each second, and see that the process is dead. Three times that, which is much
+ * less than its lease would last. */
+#define TAKEOVER_MS_MAX 3000
 
 /* --- The program to be killed --------------------------------------------------------- */
 
@@ -49,8 +53,9 @@ struct site {
     struct test_store store;
     struct qn_broker *broker;
     struct test_child children[SCHEDULERS];
-    uint64_t runs; /* of the entry, when a step began */
-    long not_pid;  /* leader_is_another: this one is not meant */
+    uint64_t runs;       /* of the entry, when a step began */
+    int64_t takeover_ms; /* the longest time until another one led */
+    long not_pid;        /* leader_is_another: this one is not meant */
 };
 
 static struct test_child spawn(const struct site *site)
@@ -118,6 +123,22 @@ static bool leader_is_another(void *user)
     return pid != site->not_pid && find_child(site, pid) != NULL && look(site).runs > site->runs;
 }
 
+static bool other_one_leads(void *user)
+{
+    struct site *site = user;
+    long pid = leader_pid(site);
+    return pid != site->not_pid && find_child(site, pid) != NULL;
+}
+
+/* After the leader died, or stood still, at that moment. */
+static void note_takeover(struct site *site, long not_pid, int64_t at_ms)
+{
+    site->not_pid = not_pid;
+    assert_true(test_until(other_one_leads, site));
+    int64_t ms = test_now_ms() - at_ms;
+    site->takeover_ms = ms > site->takeover_ms ? ms : site->takeover_ms;
+}
+
 static struct test_child *await_leader(struct site *site, long not_pid)
 {
     site->not_pid = not_pid;
@@ -175,10 +196,14 @@ static void killed_leaders_lose_no_second_and_repeat_none(void **state)
     for (int i = 0; i < kills; i++) {
         struct test_child *leader = await_leader(&site, 0);
         test_pause_ms((int)qn_random_below(&random, 1000)); /* at any moment of a second */
+        int64_t died_at_ms = test_now_ms();
         test_child_kill(leader);
         *leader = spawn(&site);
+        note_takeover(&site, 0, died_at_ms);
     }
     (void)await_leader(&site, 0);
+    print_message("another one led after %" PRId64 " ms at most\n", site.takeover_ms);
+    assert_true(site.takeover_ms < TAKEOVER_MS_MAX);
     close_site(&site);
 }
 
@@ -191,11 +216,15 @@ static void stopped_leader_that_continues_repeats_no_second(void **state)
     for (int i = 0; i < stops; i++) {
         const struct test_child *leader = await_leader(&site, 0);
         long pid = (long)leader->pid;
+        int64_t stopped_at_ms = test_now_ms();
         assert_int_equal(kill(leader->pid, SIGSTOP), 0);
-        (void)await_leader(&site, pid); /* its lease is over */
+        note_takeover(&site, pid, stopped_at_ms); /* its lease is over */
+        (void)await_leader(&site, pid);
         assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
         (void)await_leader(&site, pid);
     }
+    print_message("another one led after %" PRId64 " ms at most\n", site.takeover_ms);
+    assert_true(site.takeover_ms < QN_LEADER_LEASE_MS + TAKEOVER_MS_MAX);
     close_site(&site);
 }
 
