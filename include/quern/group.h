@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* quern/group.h - aggregators (your code), which make one task of the members of a group.
  *
- * A task with a group waits in state aggregating. When it is the turn of its group, a worker with
- * an aggregator for it (quern_mux_aggregate) takes the oldest tasks as a set, under a lease that is
+ * A task with a group waits in state aggregating. When its group is due, a worker with an
+ * aggregator for it (quern_mux_aggregate) takes the oldest tasks as a set, under a lease that is
  * extended while the aggregator runs, and calls the aggregator once. That stores the task it made
  * of them, in the same transaction that deletes the members. A crash at any moment leaves either
  * the members or the task, so the aggregator may be called again for members that it has seen.
@@ -33,11 +33,11 @@ typedef quern_outcome (*quern_aggregator)(quern_aggregation *aggregation,
                                           void *user);
 
 typedef struct quern_group_options {
-    int64_t grace_ms;     /* it is the turn of a group when no task has come for so long; at least
-                           * 1 s; 0: 1 minute */
-    int64_t max_delay_ms; /* or when its oldest task has waited so long; 0: no limit */
-    int64_t max_size;     /* or when it has so many tasks; 0: no limit. A set has no more, and never
-                           * more than 1000 */
+    int64_t grace_ms;     /* a group is due when no task has come for this long; at least 1 s; 0: 1
+                           * minute */
+    int64_t max_delay_ms; /* or when its oldest task has waited this long; 0: no limit */
+    int64_t max_size;     /* or when it has this many tasks; 0: no limit. A set has no more, and
+                           * never more than 1000 */
     int64_t timeout_ms;   /* the aggregator is cancelled after this; 0: 30 minutes;
                            * QUERN_TIMEOUT_NEVER: not */
 } quern_group_options;
