@@ -71,6 +71,13 @@ class ServiceTest(CliTest):
         self.assertEqual(advice, "quern queue resume default")
         self.assertIn("has been paused since", self.ok("doctor"))
 
+    def test_limit_of_the_queue_that_is_used_up_is_reported(self):
+        self.ok("limit", "set", "default", "0")
+        task_id = self.enqueue("t")
+        self.start_worker()
+        self.assertEqual(self.why(task_id), ("the limit 0 of queue default is used up",
+                                             "raise it: quern limit set default LIMIT"))
+
     def test_type_that_nobody_serves_is_reported(self):
         self.fifo("never")
         self.start_worker()

@@ -20,12 +20,6 @@ const struct qn_option qn_list_options[QN_LIST_OPTION_COUNT] = {
                    QN_OPTION_FLAG},
 };
 
-/* What the state of an entry is called where something has to be done. */
-static const char *note_of(const quern_entry_info *entry, const char *state)
-{
-    return entry->fault != NULL ? entry->fault : state;
-}
-
 static void print_table(const struct qn_cli *cli, const quern_entry_list *list, int64_t now_ms)
 {
     static const struct qn_column columns[] = {
@@ -59,7 +53,7 @@ static void print_table(const struct qn_cli *cli, const quern_entry_list *list, 
             qn_table_relative(&table, last_at_ms, now_ms);
         }
         qn_table_number(&table, entry->run_count);
-        qn_table_text(&table, note_of(entry, qn_show_state(entry, now_ms)));
+        qn_table_text(&table, entry->fault != NULL ? entry->fault : qn_show_state(entry, now_ms));
         qn_table_text(&table, entry->origin);
     }
     qn_table_print(&table);
