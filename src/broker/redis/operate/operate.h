@@ -22,6 +22,18 @@ struct qn_operate_tasks {
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
 
+/* --- limit_of_all.c --------------------------------------------------------------------- */
+
+QUERN_NODISCARD quern_status qn_operate_set_limit_of_all(struct qn_redis *self,
+                                                         const quern_limit *limit,
+                                                         quern_error *err);
+QUERN_NODISCARD quern_status qn_operate_remove_limit_of_all(struct qn_redis *self,
+                                                            const struct qn_limit_owner *owner,
+                                                            quern_error *err);
+/* With its use; *ret_found: false: there is none. */
+QUERN_NODISCARD quern_status qn_operate_limit_of_all(struct qn_redis *self, quern_limit *ret_limit,
+                                                     bool *ret_found, quern_error *err);
+
 /* Adds a new queue to the names of all. */
 QUERN_NODISCARD quern_status qn_operate_list_queue(struct qn_redis *self, const char *queue,
                                                    quern_error *err);

@@ -1,8 +1,8 @@
 -- set_limit.lua - sets or removes limits of a queue (lib_limits.lua). It works when the memory is
 -- full, too: a script that has begun to write may go on.
 --
--- KEYS: prefix of the queue. ARGV: "s", field of quern:limit:set, value; or "r" and the fields to
--- remove. Reply: how many were set or removed.
+-- KEYS: prefix of the queue. ARGV: "s", field of quern:limit:set, value; "r" and the fields to
+-- remove; or "u": the limit of all queues may have changed. Reply: how many were set or removed.
 -- A field "4r:name" is a semaphore (lib_tokens.lua). When they change, the runs of quern give
 -- back what they hold of the old ones, and hold a token of each of the new ones.
 -- include: limits/lib_tokens.lua
@@ -32,18 +32,21 @@ local function change_tokens(old, new)
     end
 end
 
--- tokens: false: the semaphore is removed.
+-- Sets the semaphore to so many tokens, or removes it (tokens false). The limit of all queues is
+-- one of those of each queue. Returns 1 if there was one of this name.
 local function change_semaphores(name, tokens)
     local old, texts, found = tokens_of(redis.call('HGET', key, '4')), {}, 0
+    local of_all = redis.call('HGET', string.sub(Q, 1, 6) .. 'quern:limit:set', '4')
     for _, semaphore in ipairs(old) do
-        if semaphore.name ~= name then
-            texts[#texts + 1] = string.format('%d %s', semaphore.count, semaphore.name)
-        else
+        if semaphore.name == name then
             found = 1
+        elseif semaphore.key then
+            texts[#texts + 1] = string.format('%d %s', semaphore.count, semaphore.name)
         end
     end
     texts[#texts + 1] = tokens and tokens .. ' ' .. name or nil
     table.sort(texts, function(a, b) return string.match(a, ' .*') < string.match(b, ' .*') end)
+    texts[#texts + 1] = of_all or nil
     local text = table.concat(texts, '\31')
     if text ~= '' then
         redis.call('HSET', key, '4', text)
@@ -53,16 +56,17 @@ local function change_semaphores(name, tokens)
         redis.call('HDEL', meta, 'sema')
     end
     change_tokens(old, tokens_of(text))
-    return tokens and 1 or found
+    return found
 end
 
-local count = 1
-if string.sub(ARGV[2], 1, 3) == '4r:' then
-    count = change_semaphores(string.sub(ARGV[2], 4), ARGV[1] == 's' and ARGV[3])
-elseif ARGV[1] == 's' then
-    redis.call('HSET', key, ARGV[2], ARGV[3])
-else
+local count, name = 1, string.match(ARGV[2] or '', '^4r:(.+)$')
+local changed = change_semaphores(name, name and ARGV[1] == 's' and ARGV[3])
+if ARGV[1] == 'r' and name then
+    count = changed
+elseif ARGV[1] == 'r' then
     count = redis.call('HDEL', key, unpack(ARGV, 2))
+elseif ARGV[1] == 's' and not name then
+    redis.call('HSET', key, ARGV[2], ARGV[3])
 end
 if redis.call('EXISTS', key) == 1 then
     redis.call('HSET', meta, 'limits', '1')

@@ -46,11 +46,28 @@ local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 local queues, odd_queues, any_limited = {}, nil, nil
 local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
+
+-- The limit of all queues is noted in each queue that there is when it is set (set_limit.lua), and
+-- in one that is made later before it gives its first run. Returns whether there is one.
+local function note_limit_of_all(prefix)
+    local text = try('HGET', sub(prefix, 1, 6) .. 'quern:limit:set', '4')
+    if type(text) ~= 'string' or try('LLEN', prefix .. 'pending') == 0 then
+        return nil
+    end
+    try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
+    try('HSET', prefix .. 'quern:limit:set', '4', text)
+    try('HSET', prefix .. 'quern:meta', 'sema', text, 'limits', '1')
+    return '1'
+    -- bug NEW_QUEUE_UNBOUND: return nil
+end
 for i = 1, queue_count do
     local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged', 'limits')
     local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
+    if not last and not limited then
+        limited = note_limit_of_all(prefix)
+    end
     if paused == 1 or charged or limited or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}
         odd_queues[i] = {paused = paused, brake = brake, charged = charged, limited = limited}

@@ -42,6 +42,10 @@ local function has_room(Q)
         limits.semaphores[1] and limits_room(limits) == 0) then
         full = 1
     end
+    if limits and limits.semaphores[1] and limits_room(limits) == 0 then
+        -- What frees a token may be no news of this queue.
+        due_ms = math.min(due_ms, math.ceil(now_us / 1000) + @QN_LIMIT_TOKEN_MS@)
+    end
     return not limits or limits_room(limits) > 0
 end
 
