@@ -95,6 +95,7 @@ enum qn_bug {
     QN_BUG_STARTED_EXPIRES = 122,        /* a task expires even if it has started once */
     QN_BUG_MAX_PENDING_OFF_BY_ONE = 123, /* a queue takes one task more than its limit */
     QN_BUG_PRIORITY_LOST = 124,          /* SQLite: a task that becomes due loses its priority */
+    QN_BUG_TERMS_UNNOTED = 125,          /* SQLite: leases never look at the terms of tasks */
     /* Cron expressions and time zones */
     QN_BUG_STAR_IGNORED = 91,      /* days are those of either field, even if one is a star */
     QN_BUG_ZONE_RULE_IGNORED = 92, /* the last offset of a zone's table holds for ever */

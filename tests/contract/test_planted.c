@@ -86,7 +86,7 @@ static const char *const columns[] = {
     "deadline_at_ms", "retention_ms",    "enqueued_at_ms", "due_at_ms",
     "failed_at_ms",   "completed_at_ms", "retry_kind",     "retry_base_ms",
     "retry_cap_ms",   "progress",        "lone",           "life_ms",
-    "died_at_ms",     "due_boot_ms",     "start_by_at_ms", "priority",
+    "died_at_ms",     "due_boot_ms",     "start_by_at_ms", "unique_terms",
 };
 
 /* Of the other tables. */

@@ -35,8 +35,10 @@ static void higher_ones_start_first_then_the_older(struct contract *c)
     struct qn_leased *runs[3];
     assert_int_equal(contract_lease(c, "default", 3, runs), 3);
     const char *const first[] = {"e", "b", "d"};
+    const int32_t priorities[] = {100, 5, 5};
     for (size_t i = 0; i < 3; i++) {
         assert_string_equal(runs[i]->task.id, first[i]);
+        assert_int_equal(runs[i]->task.priority, priorities[i]);
         contract_finish(c, runs[i], QN_DONE);
     }
     put(c, "g", 1);

@@ -161,6 +161,10 @@ static void file_of_each_version_is_opened_and_emptied(void **state)
         assert_ok(qn_broker_forward(broker, upkeep, &count, &next_due_at_ms, &err), err);
         assert_int_equal(count, 2);
         assert_int_equal(run_all(broker), 4);
+        assert_int_equal(lib_sqlite_query(place.path,
+                                          "SELECT count(*) FROM sqlite_schema WHERE name IN"
+                                          " ('quern_task_group', 'quern_task_set')"),
+                         2);
         drop_group(broker);
         check(broker);
         assert_int_equal(lib_sqlite_query(place.path, "SELECT count(*) FROM quern_task"), 2);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "broker/sqlite/group/group_sql.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/queue/brake_sql.h"
 #include "broker/sqlite/queue/meter_sql.h"
@@ -15,6 +16,7 @@
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/run/limits/lanes_sql.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
+#include "broker/sqlite/schema/late_sql.h"
 #include "broker/sqlite/store/tables_sql.h"
 #include "broker/sqlite/upkeep/drained_sql.h"
 #include "broker/sqlite/upkeep/forward_sql.h"
@@ -35,6 +37,7 @@ static const struct plan_case {
     {"next_due", sql_next_due, false},
     {"forward_find", sql_forward_find, false},
     {"lease_pending", sql_lease_pending, false},
+    {"lease_pending_terms", sql_lease_pending_terms, false},
     {"lease_charged", sql_lease_charged, false},
     {"lane_next", sql_lane_next, false},
     {"lane_more", sql_lane_more, false},
@@ -73,6 +76,14 @@ static const struct plan_case {
     {"tick_trim", sql_tick_trim, false},
     {"tick_history", sql_tick_history, false},
     {"prune_ticks", sql_prune_ticks, false},
+    {"group_any", sql_group_any, false},
+    {"group_next", sql_group_next, false},
+    {"group_size", sql_group_size, false},
+    {"group_oldest", sql_group_oldest, false},
+    {"group_newest", sql_group_newest, false},
+    {"group_members", sql_group_members, false},
+    {"set_give_back", sql_set_give_back, false},
+    {"set_delete_members", sql_set_delete_members, false},
 };
 
 static bool is_narrow(const char *step, bool sorts)
@@ -111,6 +122,9 @@ static void no_frequent_statement_walks_through_a_whole_queue(void **state)
     sqlite3 *db = NULL;
     lib_sqlite_make(&place);
     qn_broker_close(lib_sqlite_open(place.path));
+    lib_sqlite_exec(place.path, sql_late_lane);
+    lib_sqlite_exec(place.path, sql_late_group);
+    lib_sqlite_exec(place.path, sql_late_set);
     assert_int_equal(sqlite3_open(place.path, &db), SQLITE_OK);
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         check_plan(db, &cases[i]);

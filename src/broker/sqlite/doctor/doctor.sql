@@ -30,10 +30,8 @@ WHERE (SELECT count(*) FROM quern_meta WHERE schema_version = ?3) <> 1;
 SELECT '', '', printf('the counter is %d, but %d was given last', m.counter, n.last), n.last, NULL
 FROM quern_meta AS m, (
     SELECT max(coalesce((SELECT max(max(seq * (seq <= 4611686018427387904),
-                                        iif(place BETWEEN -(1 << 62) AND (1 << 62)
-                                                AND place + max(min(priority, 100), -100)
-                                                    * (1 << 48) <= (1 << 62),
-                                            place + max(min(priority, 100), -100) * (1 << 48), 0),
+                                        iif(place >> 48 BETWEEN -100 AND 100,
+                                            place & (1 << 48) - 1, place * (place <= 1 << 62)),
                                         token * (token <= 4611686018427387904)))
                          FROM quern_task), 0),
                coalesce((SELECT max(no) FROM quern_worker WHERE no <= 4611686018427387904), 0),
@@ -55,10 +53,10 @@ SELECT 'recovered-' || queue, '',
 FROM quern_task WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
 
 -- name: repair_missing_queue
-INSERT INTO quern_queue (no, name, processed, failed)
+INSERT INTO quern_queue (no, name, terms, processed, failed)
 SELECT ?1,
     'recovered-' || ?1 || iif(EXISTS (SELECT 1 FROM quern_queue WHERE name = 'recovered-' || ?1),
-        '-' || lower(hex(randomblob(4))), ''),
+        '-' || lower(hex(randomblob(4))), ''), 1,
     (SELECT coalesce(sum(max(processed, failed, 0)), 0) FROM quern_day WHERE queue = ?1),
     (SELECT coalesce(sum(max(failed, 0)), 0) FROM quern_day WHERE queue = ?1)
 WHERE true
@@ -142,7 +140,7 @@ WHERE t.state = 1 AND (t.lease_until <= 0 OR t.token <= 0
 -- To pending at its place, cause 8: the broker lost writes.
 -- name: repair_no_owner
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0,
-    start_by_at_ms = iif(started, 0, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
+    start_by_at_ms = iif(started, NULL, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
     started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1 AND (lease_until <= 0 OR token <= 0
     OR (lease_until > ?4 AND worker NOT IN (SELECT no FROM quern_worker)));
@@ -157,7 +155,7 @@ WHERE t.state = 1 AND t.token > 0
 
 -- name: repair_same_token
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, token = 0,
-    start_by_at_ms = iif(started, 0, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
+    start_by_at_ms = iif(started, NULL, start_by_at_ms), lease_until = 0, worker = 0, started = 0,
     started_at_ms = 0, cancel = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1 AND state = 1
     AND EXISTS (SELECT 1 FROM quern_task AS o
@@ -166,10 +164,12 @@ WHERE seq = ?1 AND state = 1
 -- name: find_idle_lease
 SELECT coalesce(q.name, ''), t.id, 'not active, but with the marks of a run', t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
-WHERE t.state <> 1 AND (t.lease_until <> 0 OR t.worker <> 0 OR t.started <> 0 OR t.cancel <> 0);
+WHERE t.state <> 1 AND (t.lease_until <> 0 OR t.worker <> 0 AND t.state <> 7 OR t.started <> 0
+    OR t.cancel <> 0);
 
 -- name: repair_idle_lease
-UPDATE quern_task SET lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0
+UPDATE quern_task SET lease_until = 0, worker = iif(state = 7, worker, 0), started = 0,
+    started_at_ms = 0, cancel = 0
 WHERE seq = ?1 AND state <> 1;
 
 -- name: find_no_group
@@ -178,29 +178,30 @@ FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.state >= 5 AND t.state = 7 AND coalesce(t.grp, '') = '';
 
 -- name: repair_no_group
-UPDATE quern_task SET state = 2, cause = 8, at_ms = 0
+UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, worker = 0
 WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 
 -- name: find_no_set
-SELECT coalesce(q.name, ''), t.id, iif(t.state = 7, 'in a set that does not exist',
-    'not aggregating, but in a set'), t.seq, NULL
+SELECT coalesce(q.name, ''), t.id, 'in a set that does not exist', t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
-WHERE t.grp_set > 0 AND (t.state <> 7 OR NOT EXISTS (
-    SELECT 1 FROM quern_set AS s WHERE s.no = t.grp_set AND s.queue = t.queue));
+WHERE t.state >= 5 AND t.state = 7 AND t.worker <> 0
+    AND NOT EXISTS (SELECT 1 FROM quern_set AS s WHERE s.no = t.worker AND s.queue = t.queue);
 
 -- name: repair_no_set
-UPDATE quern_task SET grp_set = 0 WHERE seq = ?1 AND (state <> 7 OR NOT EXISTS (
-    SELECT 1 FROM quern_set AS s WHERE s.no = quern_task.grp_set AND s.queue = quern_task.queue));
+UPDATE quern_task SET worker = 0 WHERE seq = ?1 AND state = 7 AND NOT EXISTS (
+    SELECT 1 FROM quern_set AS s WHERE s.no = quern_task.worker AND s.queue = quern_task.queue);
 
 -- name: find_empty_set
 SELECT coalesce(q.name, ''), '', printf('the set %d of the group %s has no members', s.no, s.grp),
     s.no, NULL
 FROM quern_set AS s LEFT JOIN quern_queue AS q ON q.no = s.queue
-WHERE NOT EXISTS (SELECT 1 FROM quern_task AS t WHERE t.grp_set = s.no AND t.grp_set > 0);
+WHERE NOT EXISTS (
+    SELECT 1 FROM quern_task AS t WHERE t.worker = s.no AND t.state = 7 AND t.worker > 0);
 
 -- name: repair_empty_set
 DELETE FROM quern_set WHERE no = ?1
-    AND NOT EXISTS (SELECT 1 FROM quern_task AS t WHERE t.grp_set = ?1 AND t.grp_set > 0);
+    AND NOT EXISTS (
+        SELECT 1 FROM quern_task AS t WHERE t.worker = ?1 AND t.state = 7 AND t.worker > 0);
 
 -- Moments may lie ahead: then the clock was set back meanwhile. By a year it never is.
 -- name: find_wrong_counts

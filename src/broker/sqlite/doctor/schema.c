@@ -9,6 +9,7 @@
 
 #include "base/text/utf8.h"
 #include "broker/sqlite/doctor/doctor.h"
+#include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/trust.h"
 #include "broker/sqlite/store/transaction.h"
@@ -60,6 +61,7 @@ quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_err
     struct qn_conn *conn = NULL;
     struct qn_schema_object *objects = NULL;
     struct qn_schema_object *wanted = NULL;
+    struct qn_sqlite_late needed = {0};
     quern_status status =
         qn_sqlite_trust_read_expected(QN_SQLITE_SCHEMA_VERSION, &arena, &wanted, err);
     if (status == QUERN_OK) {
@@ -67,11 +69,15 @@ quern_status qn_sqlite_schema_compare(struct qn_sqlite_doctor *doctor, quern_err
     }
     if (status == QUERN_OK) {
         status = qn_sqlite_trust_read(conn, &arena, &objects, err);
+        status = status == QUERN_OK ? qn_sqlite_late_needed(conn, &needed, err) : status;
         qn_transaction_read_end(doctor->self);
     }
     for (const struct qn_schema_object *at = wanted; status == QUERN_OK && at != NULL;
          at = at->next) {
         const struct qn_schema_object *found = qn_sqlite_trust_find(objects, at);
+        if (found == NULL && qn_sqlite_late_may_miss(&needed, at->name)) {
+            continue;
+        }
         if (found == NULL) {
             report_object(doctor, "I9", QUERN_SEVERITY_VIOLATED, at, "is missing");
         } else if (strcmp(found->text, at->text) != 0) { /* since the file was opened */

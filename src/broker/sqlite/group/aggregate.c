@@ -109,15 +109,23 @@ static quern_status next_group(struct aggregating *self, struct qn_group_cursor 
     return qn_query_finish(&query, err);
 }
 
+static quern_status has_groups(struct aggregating *self, bool *ret_has, quern_error *err)
+{
+    struct qn_query query = qn_query_start(self->conn, sql_group_any);
+    qn_query_int(&query, self->queue_no);
+    *ret_has = qn_query_row(&query);
+    return qn_query_finish(&query, err);
+}
+
 /* Leaves the group whose turn it is in the cursor. */
 static quern_status find_group(struct aggregating *self, bool *ret_found, quern_error *err)
 {
     const struct qn_aggregate *aggregate = self->aggregate;
     struct qn_aggregate_reply *reply = self->reply;
     struct qn_group_cursor *cursor = aggregate->cursor;
-    quern_status status = QUERN_OK;
     bool more = true;
     *ret_found = false;
+    quern_status status = has_groups(self, &more, err);
     for (size_t looks = 0; status == QUERN_OK && more && !*ret_found && looks < LOOKS_MAX;
          looks++) {
         int64_t wait_ms = INT64_MAX;

@@ -14,8 +14,10 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 5 AND 5),
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 6 AND 6),
     (SELECT count(*) FROM quern_task WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
-    (SELECT count(DISTINCT grp) FROM quern_task
-        WHERE queue = q.no AND state = 7 AND grp_set = 0),
+    iif(EXISTS (SELECT 1 FROM quern_task
+            WHERE queue = q.no AND state >= 5 AND state BETWEEN 7 AND 7),
+        (SELECT count(DISTINCT grp) FROM quern_task
+            WHERE queue = q.no AND state = 7 AND worker = 0), 0),
     (SELECT processed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT failed FROM quern_day WHERE queue = q.no AND day = ?1),
     (SELECT count(*) FROM quern_host WHERE queue = q.no AND streak >= ?2),
@@ -115,7 +117,7 @@ AND state >= 5 AND state BETWEEN 7 AND 7
 
 -- Those that are in no set.
 -- name: page_state_7_free
-AND state >= 5 AND state BETWEEN 7 AND 7 AND grp_set = 0
+AND state >= 5 AND state BETWEEN 7 AND 7 AND worker = 0
 
 -- Columns of an unused condition are not read, so without a filter an index alone answers. The text
 -- is compared as bytes. cancel: those that are not marked so already.
@@ -151,7 +153,8 @@ SELECT t.seq, t.id, coalesce(q.name, ''), t.type, t.state, t.payload, t.result, 
     t.failed_at_ms, t.timeout_ms, t.deadline_at_ms, t.retention_ms, t.grp, t.at_ms,
     t.enqueued_at_ms, t.due_at_ms, t.started_at_ms, t.completed_at_ms, t.cause, t.token,
     t.lease_until, coalesce(w.id, ''), t.progress, t.progress_note, t.headers, t.unique_key,
-    t.start_by_at_ms, t.priority, t.limit_key
+    t.start_by_at_ms, iif(t.place >> 48 BETWEEN -100 AND 100, -(t.place >> 48), 0),
+    nullif(substr(t.lane, 1, instr(t.lane, char(31)) - 1), '')
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
     LEFT JOIN quern_worker AS w ON w.no = t.worker AND t.state = 1
 WHERE t.seq = ?1;

@@ -6,6 +6,7 @@
 #include "broker/sqlite/operate/limit_sql.h"
 #include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/run/limits/lanes.h"
+#include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
@@ -18,28 +19,27 @@ static quern_status note_kinds(struct qn_conn *conn, int64_t queue_no, quern_err
     return qn_query_run(&query, NULL, err);
 }
 
-/* With a limit by type the lanes are by type, too: of this queue, or of all. */
+/* With a limit by type the lanes are by type, too: of this queue, or of all. One by key may come
+ * before the first key. */
 static quern_status fit_lanes(struct qn_conn *conn, int64_t queue_no, int32_t scope,
                               quern_error *err)
 {
     int64_t unfit_no = 0;
-    if (scope != QUERN_LIMIT_TYPE) {
-        return QUERN_OK;
+    quern_status status = scope == QUERN_LIMIT_QUEUE ? QUERN_OK : qn_sqlite_late_lanes(conn, err);
+    if (status != QUERN_OK || scope != QUERN_LIMIT_TYPE) {
+        return status;
     }
     do {
         struct qn_query query = qn_query_start(conn, sql_limit_lanes);
         qn_query_int(&query, queue_no);
         qn_query_int(&query, QN_LANES_BY_TYPE);
         unfit_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
-        quern_status status = qn_query_finish(&query, err);
+        status = qn_query_finish(&query, err);
         if (status == QUERN_OK && unfit_no != 0) {
             status = qn_lanes_begin(conn, unfit_no, QN_LANES_BY_TYPE, err);
         }
-        if (status != QUERN_OK) {
-            return status;
-        }
-    } while (unfit_no != 0);
-    return QUERN_OK;
+    } while (status == QUERN_OK && unfit_no != 0);
+    return status;
 }
 
 /* Where limits of this queue are stored; -1: there is no such queue, and it is not to be made. */

@@ -7,17 +7,18 @@ SELECT t.seq, q.name FROM quern_queue AS q
 WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 
 -- name: operate_read
-SELECT queue, id, state, unique_key, grp_set, unique_until FROM quern_task WHERE seq = ?1;
+SELECT queue, id, state, unique_key, state = 7 AND worker <> 0, unique_terms & 7
+FROM quern_task WHERE seq = ?1;
 
 -- To the tail of pending, as a task that nothing has happened to yet, and that may start whenever.
 -- The token stays, but with this cause no late outcome of an earlier run can take the task.
 -- Its place: see forward.sql.
 -- name: operate_run
 UPDATE quern_task SET state = 2, at_ms = 0,
-    place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?4),
+    place = ?2 + iif(?2 <= 1 << 62 AND place >> 48 BETWEEN -100 AND 100, place >> 48, 0) * ?4,
     due_at_ms = ?3, due_boot_ms = 0, cause = 7,
-    start_by_at_ms = 0, crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0, died_at_ms = 0,
-    completed_at_ms = 0, progress = -1, progress_note = NULL
+    start_by_at_ms = NULL, crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0,
+    died_at_ms = 0, completed_at_ms = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1;
 
 -- name: operate_archive

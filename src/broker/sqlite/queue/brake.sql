@@ -19,7 +19,7 @@ SELECT seq FROM quern_task WHERE state = 1 AND +queue = ?1 AND token = ?2;
 -- Behind the others of its priority, see forward.sql.
 -- name: probe_behind
 UPDATE quern_task SET
-    place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?3)
+    place = ?2 + iif(?2 <= 1 << 62 AND place >> 48 BETWEEN -100 AND 100, place >> 48, 0) * ?3
 WHERE seq = ?1;
 
 -- name: probe_newest

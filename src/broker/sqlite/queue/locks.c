@@ -9,8 +9,6 @@
 #include "broker/sqlite/queue/locks_sql.h"
 #include "broker/sqlite/store/query.h"
 
-#define LOCK_MS_MAX (INT64_C(1) << 53)
-
 struct term {
     int64_t from_ms;
     int64_t least_ms; /* or the time of the lock, if that is longer */
@@ -60,7 +58,7 @@ quern_status qn_locks_archived(struct qn_conn *conn, int64_t seq, int32_t unique
         return end(conn, seq, err);
     }
     if (unique_until == QUERN_UNIQUE_UNTIL_REMOVED) {
-        return hold(conn, seq, (struct term){now_ms, LOCK_MS_MAX, now_ms}, err);
+        return hold(conn, seq, (struct term){now_ms, QN_UNIQUE_SPAN_MS_MAX, now_ms}, err);
     }
     struct qn_query query = qn_query_start(conn, sql_lock_shorten);
     qn_query_int(&query, seq);

@@ -8,6 +8,11 @@
 #include "broker/sqlite/store/conn.h"
 #include "quern/task.h"
 
+/* quern_task.unique_terms: the time of the lock in ms, shifted, and a quern_unique_until. */
+#define QN_UNIQUE_TERMS_SHIFT 3
+#define QN_UNIQUE_TERMS_UNTIL 7
+#define QN_UNIQUE_SPAN_MS_MAX (INT64_C(1) << 53)
+
 /* A lease from now on (by the wall clock). */
 struct qn_span {
     int64_t now_ms;

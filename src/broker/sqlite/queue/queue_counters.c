@@ -61,6 +61,7 @@ static quern_status read_queue(struct qn_queue_counters *counters, const char *n
         qn_brake_columns(&query, 6, &queue->brake);
         queue->limits = sqlite3_column_int64(query.statement, 11);
         queue->lanes = sqlite3_column_int64(query.statement, 12);
+        queue->terms = sqlite3_column_int64(query.statement, 13) != 0;
     }
     return qn_query_finish(&query, err);
 }

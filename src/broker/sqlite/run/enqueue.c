@@ -21,8 +21,9 @@
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/run/duplicate.h"
 #include "broker/sqlite/run/enqueue_sql.h"
-#include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/run/insert/insert.h"
 #include "broker/sqlite/run/limits/lanes.h"
+#include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
@@ -38,9 +39,11 @@ struct batch {
     int64_t next_number;
     const char *queue; /* of the task before */
     int64_t queue_no;
-    int64_t lanes;           /* as the next: of that queue */
+    int64_t lanes;           /* as the next two: of that queue */
+    bool terms;              /* leases look at the terms of its tasks */
     int64_t queue_due_at_ms; /* the earliest delayed task of that queue; -1: not looked up */
     int64_t queue_room;      /* for how many more it has room */
+    bool groups;             /* the file has the indexes of groups */
     bool limited;            /* a task was refused because there was none */
     bool wake;
 };
@@ -64,6 +67,7 @@ static quern_status read_queue(struct batch *batch, const char *queue, int64_t *
     *ret_max_pending = found ? sqlite3_column_int64(query.statement, 1) : 0;
     batch->queue_no = found ? sqlite3_column_int64(query.statement, 0) : 0;
     batch->lanes = found ? sqlite3_column_int64(query.statement, 2) : 0;
+    batch->terms = found && sqlite3_column_int64(query.statement, 3) != 0;
     return qn_query_finish(&query, err);
 }
 
@@ -87,14 +91,27 @@ static quern_status enter_queue(struct batch *batch, const char *queue, quern_er
     return status == QUERN_OK && max_pending > 0 ? count_room(batch, max_pending, err) : status;
 }
 
-/* The first task with a key lets the queue have lanes. */
-static quern_status enter_lanes(struct batch *batch, const struct qn_task *task, quern_error *err)
+/* The first task with a key lets the queue have lanes, the first one with terms lets leases look at
+ * them, and the first one with a group lets the file have the indexes of groups. */
+static quern_status prepare(struct batch *batch, const struct qn_task *task, quern_error *err)
 {
-    if (task->limit_key == NULL || batch->lanes != 0) {
-        return QUERN_OK;
+    quern_status status = QUERN_OK;
+    if (task->limit_key != NULL && batch->lanes == 0) {
+        batch->lanes = QN_LANES_BY_KEY;
+        status = qn_lanes_begin(batch->conn, batch->queue_no, QN_LANES_BY_KEY, err);
     }
-    batch->lanes = QN_LANES_BY_KEY;
-    return qn_lanes_begin(batch->conn, batch->queue_no, QN_LANES_BY_KEY, err);
+    if (status == QUERN_OK && !batch->terms && qn_insert_has_terms(task) &&
+        !QN_BUG(TERMS_UNNOTED)) {
+        batch->terms = true;
+        struct qn_query query = qn_query_start(batch->conn, sql_terms_begin);
+        qn_query_int(&query, batch->queue_no);
+        status = qn_query_run(&query, NULL, err);
+    }
+    if (status == QUERN_OK && !batch->groups && task->group != NULL) {
+        batch->groups = true;
+        status = qn_sqlite_late_groups(batch->conn, err);
+    }
+    return status;
 }
 
 /* Will a sleeping worker want to know of it? */
@@ -120,24 +137,6 @@ static quern_status note_work(struct batch *batch, const struct qn_task *task, q
     return QUERN_OK;
 }
 
-static int64_t at_ms_of(const struct batch *batch, const struct qn_task *task)
-{
-    switch (task->state) {
-    case QUERN_TASK_SCHEDULED:
-        return task->process_at_ms;
-    case QUERN_TASK_AGGREGATING:
-        return batch->now_ms;
-    case QUERN_TASK_PENDING:
-    case QUERN_TASK_ACTIVE:
-    case QUERN_TASK_RETRY:
-    case QUERN_TASK_ARCHIVED:
-    case QUERN_TASK_COMPLETED:
-        break;
-    }
-    QN_ASSERT(task->state == QUERN_TASK_PENDING);
-    return 0;
-}
-
 /* A delay ends on the boot clock, a moment of the day does not. */
 static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *task)
 {
@@ -147,73 +146,6 @@ static int64_t due_boot_ms_of(const struct batch *batch, const struct qn_task *t
     }
     int64_t due_boot_ms = batch->now_ms - batch->shift_ms + task->delay_ms;
     return due_boot_ms > 0 ? due_boot_ms : 1;
-}
-
-/* The higher the priority, the further in front of its number it stands. */
-static int64_t place_of(int64_t number, const struct qn_task *task)
-{
-    int64_t bound = INT64_C(1) << 62; /* only a planted counter is beyond it */
-    if (task->priority == 0) {
-        return number;
-    }
-    return (number < bound ? number : bound) - task->priority * QN_PRIORITY_STEP;
-}
-
-static quern_status insert(struct batch *batch, const struct qn_task *task, struct qn_bytes headers,
-                           bool *ret_stored, quern_error *err)
-{
-    int64_t number = batch->next_number++;
-    char lane[QN_LANE_NAME_SIZE];
-    struct qn_query query = qn_query_start(batch->conn, sql_task_insert);
-    qn_query_int(&query, number);
-    qn_query_int(&query, batch->queue_no);
-    qn_query_text(&query, task->id);
-    qn_query_int(&query, task->state);
-    qn_query_int(&query, at_ms_of(batch, task));
-    qn_query_int(&query, task->retry_max);
-    qn_query_int(&query, task->timeout_ms);
-    qn_query_int(&query, task->deadline_at_ms);
-    qn_query_int(&query, task->retention_ms);
-    qn_query_int(&query, batch->now_ms);
-    qn_query_int(&query, task->retry.kind);
-    qn_query_int(&query, task->retry.base_ms);
-    qn_query_int(&query, task->retry.cap_ms);
-    qn_query_text(&query, task->type);
-    qn_query_text(&query, task->unique_key);
-    qn_query_text(&query, task->group);
-    qn_query_blob(&query, headers.data, headers.size);
-    qn_query_blob(&query, task->payload, task->payload_size);
-    qn_query_int(&query, due_boot_ms_of(batch, task));
-    qn_query_int(&query, task->start_by_at_ms);
-    qn_query_int(&query, place_of(number, task));
-    qn_query_int(&query, task->priority);
-    qn_query_text(&query, task->limit_key);
-    qn_query_text(&query, qn_lanes_name(lane, batch->lanes, task->limit_key, task->type));
-    qn_query_int(&query, task->unique_until);
-    qn_query_int(&query, task->unique_span_ms);
-    int64_t changes = 0;
-    quern_status status = qn_query_run(&query, &changes, err);
-    if (status == QUERN_OK) {
-        *ret_stored = changes == 1;
-    }
-    return status;
-}
-
-static quern_status insert_with_headers(struct batch *batch, const struct qn_task *task,
-                                        bool *ret_stored, quern_error *err)
-{
-    if (task->header_count == 0) {
-        return insert(batch, task, (struct qn_bytes){0}, ret_stored, err);
-    }
-    size_t size = qn_sqlite_headers_size(task->headers, task->header_count);
-    char *headers = qn_alloc(size);
-    if (headers == NULL) {
-        return qn_error_nomem(err);
-    }
-    qn_sqlite_headers_pack(task->headers, task->header_count, headers);
-    quern_status status = insert(batch, task, (struct qn_bytes){headers, size}, ret_stored, err);
-    qn_free(headers);
-    return status;
 }
 
 /* The result of a task for which there is no room; a conflict takes precedence. */
@@ -247,7 +179,7 @@ static quern_status store(struct batch *batch, const struct qn_enqueue *enqueue,
     bool stored = false;
     quern_status status = enter_queue(batch, task->queue, err);
     if (status == QUERN_OK) {
-        status = enter_lanes(batch, task, err);
+        status = prepare(batch, task, err);
     }
     const struct qn_newcomer newcomer = newcomer_of(batch, enqueue, index);
     if (status == QUERN_OK && task->unique_key != NULL) {
@@ -267,7 +199,13 @@ static quern_status store(struct batch *batch, const struct qn_enqueue *enqueue,
     }
     status = note_work(batch, task, err);
     if (status == QUERN_OK) {
-        status = insert_with_headers(batch, task, &stored, err);
+        const struct qn_insertion insertion = {.task = task,
+                                               .number = batch->next_number++,
+                                               .queue_no = batch->queue_no,
+                                               .lanes = batch->lanes,
+                                               .now_ms = batch->now_ms,
+                                               .due_boot_ms = newcomer.due_boot_ms};
+        status = qn_insert_task(batch->conn, &insertion, &stored, err);
     }
     if (status != QUERN_OK || !stored) {
         *ret_result = QUERN_E_CONFLICT;

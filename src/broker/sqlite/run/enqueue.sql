@@ -2,7 +2,7 @@
 
 -- Like queue_find of tables.sql.
 -- name: queue_limit
-SELECT no, max_pending, lanes FROM quern_queue WHERE name = ?1;
+SELECT no, max_pending, lanes, terms FROM quern_queue WHERE name = ?1;
 
 -- How many wait for a run, of each kind ?2 at most: pending, uncharged or charged, and scheduled.
 -- name: queue_waiting
@@ -17,16 +17,9 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM quern_task
 -- name: task_known
 SELECT 1 FROM quern_task WHERE queue = ?1 AND id = ?2;
 
--- No change: there is a task with this id in the queue. seq is a number of the counter, so that it
--- never names another task later.
--- name: task_insert
-INSERT INTO quern_task (seq, place, queue, id, state, at_ms, retry_max, timeout_ms, deadline_at_ms,
-    retention_ms, enqueued_at_ms, retry_kind, retry_base_ms, retry_cap_ms, type, unique_key, grp,
-    headers, payload, due_boot_ms, start_by_at_ms, priority, limit_key, lane, unique_until,
-    unique_span_ms)
-VALUES (?1, ?21, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-    ?20, ?22, ?23, ?24, ?25, ?26)
-ON CONFLICT (queue, id) DO NOTHING;
+-- From now on leases look at the terms of the queue's tasks.
+-- name: terms_begin
+UPDATE quern_queue SET terms = 1 WHERE no = ?1;
 
 -- name: savepoint
 SAVEPOINT quern_enqueue;
@@ -42,7 +35,7 @@ SELECT schema_version FROM quern_meta WHERE one = 1;
 
 -- The task that holds the lock of a new one; 1: it waits, so that it may be changed.
 -- name: holder_find
-SELECT l.id, l.fixed, t.seq, t.state IN (2, 3, 4) OR t.state = 7 AND t.grp_set = 0, t.state
+SELECT l.id, l.fixed, t.seq, t.state IN (2, 3, 4) OR t.state = 7 AND t.worker = 0, t.state
 FROM quern_lock AS l LEFT JOIN quern_task AS t
     ON t.queue = l.queue AND t.id = l.id AND t.unique_key = l.key
 WHERE l.key = ?1 AND l.until_ms > ?2;
@@ -50,7 +43,7 @@ WHERE l.key = ?1 AND l.until_ms > ?2;
 -- name: holder_replace
 UPDATE quern_task SET type = ?2, payload = ?3, headers = ?4,
     lane = iif((SELECT lanes FROM quern_queue WHERE no = quern_task.queue) = 2,
-        coalesce(limit_key, '') || char(31) || ?2, lane)
+        substr(lane, 1, instr(lane, char(31))) || ?2, lane)
 WHERE seq = ?1;
 
 -- A pending one is due already, and one of a group has no moment.

@@ -1,27 +1,37 @@
--- lease.sql - taking runs. The columns of the three reading statements are the same.
+-- lease.sql - taking runs. The reading statements have the same columns. lease_pending, which every
+-- task passes, leaves out the last ones: a new run gets its own token and start, and the last three
+-- lie behind the payload.
 
--- Of those that are not charged.
+-- Of those that are not charged, in a queue without terms.
 -- name: lease_pending
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
-    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, 0,
-    start_by_at_ms, limit_key, unique_until, unique_span_ms
+    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
+    iif(due_at_ms > 0, due_at_ms, enqueued_at_ms)
+FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
+ORDER BY place LIMIT ?3;
+
+-- In a queue with terms.
+-- name: lease_pending_terms
+SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
+    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
+    iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
 -- name: lease_row
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
-    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
-    start_by_at_ms, limit_key, unique_until, unique_span_ms
+    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
+    iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
 FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
 -- name: lease_replay
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
-    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, crash_count,
-    cause, iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, life_ms,
-    start_by_at_ms, limit_key, unique_until, unique_span_ms
+    timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
+    iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
 

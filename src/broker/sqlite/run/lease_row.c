@@ -1,9 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* lease_row.c - reads tasks as runs; the columns are those of lease.sql. */
 #include "base/error.h"
+#include "base/text/number.h"
+#include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+
+#define COLUMNS_OF_PENDING 18
+
+/* Its place is so many steps before its number (enqueue: insert.c). */
+static int32_t priority_of(int64_t place)
+{
+    int64_t steps = place / QN_PRIORITY_STEP - (place % QN_PRIORITY_STEP < 0 ? 1 : 0);
+    bool is_one = steps >= -QN_PRIORITY_MAX && steps <= QN_PRIORITY_MAX;
+    return is_one ? (int32_t)-steps : 0;
+}
+
+/* What lease_pending leaves out. */
+static void read_rest(sqlite3_stmt *row, struct qn_leased *leased)
+{
+    leased->token = (uint64_t)sqlite3_column_int64(row, 18);
+    leased->started = sqlite3_column_int(row, 19) != 0;
+    leased->crash_count = qn_query_column_count(row, 20);
+    leased->life_ms = qn_query_column_duration_ms(row, 21);
+    leased->task.start_by_at_ms = qn_query_column_moment_ms(row, 22);
+    leased->task.limit_key = (const char *)sqlite3_column_text(row, 23);
+    int64_t unique_terms = sqlite3_column_int64(row, 24);
+    leased->task.unique_until = (int32_t)(unique_terms & QN_UNIQUE_TERMS_UNTIL);
+    leased->task.unique_span_ms = qn_duration_ms_of(unique_terms >> QN_UNIQUE_TERMS_SHIFT);
+}
 
 struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)
 {
@@ -27,28 +53,24 @@ struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, con
                 .payload_size = payload_size,
                 .retry_max = qn_query_column_count(row, 5),
                 .retry = qn_query_column_retry(row, 6),
-                .process_at_ms = qn_query_column_moment_ms(row, 18),
+                .process_at_ms = qn_query_column_moment_ms(row, 17),
                 .timeout_ms = qn_query_column_duration_ms(row, 9),
                 .deadline_at_ms = qn_query_column_moment_ms(row, 10),
                 .retention_ms = qn_query_column_duration_ms(row, 11),
                 .unique_key = (const char *)sqlite3_column_text(row, 12),
                 .group = (const char *)sqlite3_column_text(row, 13),
-                .limit_key = (const char *)sqlite3_column_text(row, 23),
                 .headers = headers,
                 .header_count = header_count,
                 .state = QUERN_TASK_ACTIVE,
-                .start_by_at_ms = qn_query_column_moment_ms(row, 22),
-                .unique_until = sqlite3_column_int(row, 24),
-                .unique_span_ms = qn_query_column_duration_ms(row, 25),
+                .priority = priority_of(sqlite3_column_int64(row, 1)),
             },
-        .token = (uint64_t)sqlite3_column_int64(row, 19),
         .row = sqlite3_column_int64(row, 0),
         .retry_count = qn_query_column_count(row, 15),
-        .crash_count = qn_query_column_count(row, 16),
-        .life_ms = qn_query_column_duration_ms(row, 21),
-        .cause = (quern_cause)sqlite3_column_int(row, 17),
-        .started = sqlite3_column_int(row, 20) != 0,
+        .cause = (quern_cause)sqlite3_column_int(row, 16),
     };
+    if (sqlite3_column_count(row) > COLUMNS_OF_PENDING) {
+        read_rest(row, &leased);
+    }
     bool whole = leased.task.id != NULL && leased.task.type != NULL; /* else memory was out */
     return whole ? qn_leased_copy(slab, &leased) : NULL;
 }

@@ -25,7 +25,7 @@ UPDATE quern_task SET state = 4, token = 0, at_ms = ?3, retry_count = retry_coun
     error = coalesce(?6, error), failed_at_ms = iif(?4, ?7, failed_at_ms),
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
     progress_note = NULL, due_boot_ms = iif(?8 = 0, 0, max(?3 - ?8, 1)),
-    start_by_at_ms = iif(?9, 0, start_by_at_ms)
+    start_by_at_ms = iif(?9, NULL, start_by_at_ms)
 WHERE seq = ?1 AND token = ?2 AND state = 1;
 
 -- name: outcome_archive
@@ -36,7 +36,7 @@ WHERE seq = ?1 AND token = ?2 AND state = 1;
 
 -- It keeps its place, before all tasks that came later.
 -- name: outcome_give_back
-UPDATE quern_task SET state = 2, cause = ?3, start_by_at_ms = iif(?4, 0, start_by_at_ms),
+UPDATE quern_task SET state = 2, cause = ?3, start_by_at_ms = iif(?4, NULL, start_by_at_ms),
     lease_until = 0, worker = 0, started = 0, started_at_ms = 0, cancel = 0, progress = -1,
     progress_note = NULL
 WHERE seq = ?1 AND token = ?2 AND state = 1;

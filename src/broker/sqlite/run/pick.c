@@ -155,7 +155,9 @@ static quern_status read_uncharged(struct qn_lease_batch *batch,
                                    quern_error *err)
 {
     struct stream *stream = &streams->levels[0];
-    struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_pending);
+    bool terms = source->queue->terms;
+    struct qn_query query =
+        qn_query_start(batch->counters->conn, terms ? sql_lease_pending_terms : sql_lease_pending);
     qn_query_int(&query, source->queue->no);
     qn_query_int(&query, batch->progress[source->index].places[0]);
     qn_query_int(&query, (int64_t)streams->want);

@@ -4,8 +4,8 @@
 -- application_id belong to that program. The version of the schema is a row of quern_meta; a change
 -- is a new migration at the end, never an edit of an old one.
 --
--- If you change a table: schema_made at the end of this file, the statements in the .sql files
--- beside this one, docs/protocol/sqlite.md.
+-- If you change a table: schema_made at the end of this file, late.sql, the statements in the .sql
+-- files beside this one, docs/protocol/sqlite.md.
 
 -- name: schema_1
 
@@ -185,15 +185,13 @@ CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHE
 
 -- name: schema_4
 
--- unique_until: a quern_unique_until. unique_span_ms: how long the lock is to live when it is
--- renewed. limit_key: whose task it is, for limits and turns. grp_set:
--- the set in which a task of a group is being aggregated; 0: none.
-ALTER TABLE quern_task ADD COLUMN unique_until INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE quern_task ADD COLUMN unique_span_ms INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE quern_task ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE quern_task ADD COLUMN grp_set INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE quern_task ADD COLUMN limit_key TEXT;
+-- Each change of a task copies all of its columns, so what few tasks have gets as few of them as
+-- possible, and NULL where it is not used; indexes for them are in late.sql. place: 2^48 less for
+-- each step of the priority, which is kept nowhere else. worker: of a task that is being aggregated
+-- its set (quern_set.no). unique_terms: 8 times how long the lock is to live when it is renewed, in
+-- ms, plus a quern_unique_until.
+ALTER TABLE quern_task ADD COLUMN start_by_at_ms INTEGER;
+ALTER TABLE quern_task ADD COLUMN unique_terms INTEGER;
 -- 1: the lock holds until until_ms, whatever becomes of its task.
 ALTER TABLE quern_lock ADD COLUMN fixed INTEGER NOT NULL DEFAULT 0;
 
@@ -271,16 +269,12 @@ CREATE INDEX quern_limit_use_clear ON quern_limit_use (clear_at_ms);
 ALTER TABLE quern_queue ADD COLUMN limits INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_queue ADD COLUMN lanes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_queue ADD COLUMN lane_key TEXT NOT NULL DEFAULT '';
--- key, 0x1f, type; either may be empty. NULL: the queue has no lanes.
+-- terms: 1 when some of its tasks have, or had, start_by_at_ms or unique_terms; a lease reads them
+-- only then.
+ALTER TABLE quern_queue ADD COLUMN terms INTEGER NOT NULL DEFAULT 0;
+-- key, 0x1f, type; either may be empty. The key is the limit_key of the task. NULL: the queue has
+-- no lanes.
 ALTER TABLE quern_task ADD COLUMN lane TEXT;
--- Tasks by state and lane, those that are charged apart. Empty where no queue has lanes.
-CREATE INDEX quern_task_lane ON quern_task (queue, state, min(crash_count, 1), lane, place)
-    WHERE lane IS NOT NULL;
-
--- The waiting tasks of each group, the oldest first; and those of each set.
-CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
-    WHERE state = 7 AND grp_set = 0;
-CREATE INDEX quern_task_set ON quern_task (grp_set, at_ms, place) WHERE grp_set > 0;
 
 -- Members of a group that are being aggregated together. no: from the counter, the token of the
 -- lease. worker and lease_until: as of a task.
@@ -319,7 +313,8 @@ CREATE TABLE quern_queue (
     max_pending  INTEGER NOT NULL DEFAULT 0,
     limits       INTEGER NOT NULL DEFAULT 0,
     lanes        INTEGER NOT NULL DEFAULT 0,
-    lane_key     TEXT NOT NULL DEFAULT ''
+    lane_key     TEXT NOT NULL DEFAULT '',
+    terms        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE quern_task (
     seq             INTEGER PRIMARY KEY,
@@ -362,12 +357,8 @@ CREATE TABLE quern_task (
     life_ms         INTEGER NOT NULL DEFAULT 0,
     died_at_ms      INTEGER NOT NULL DEFAULT 0,
     due_boot_ms     INTEGER NOT NULL DEFAULT 0,
-    unique_until    INTEGER NOT NULL DEFAULT 0,
-    unique_span_ms  INTEGER NOT NULL DEFAULT 0,
-    priority        INTEGER NOT NULL DEFAULT 0,
-    start_by_at_ms  INTEGER NOT NULL DEFAULT 0,
-    grp_set         INTEGER NOT NULL DEFAULT 0,
-    limit_key       TEXT,
+    start_by_at_ms  INTEGER,
+    unique_terms    INTEGER,
     lane            TEXT,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
@@ -382,11 +373,6 @@ CREATE INDEX quern_task_due ON quern_task (queue, at_ms, state, due_boot_ms) WHE
 
 -- name: schema_made_rest
 CREATE INDEX quern_task_rest ON quern_task (queue, state, at_ms) WHERE state >= 5;
-CREATE INDEX quern_task_group ON quern_task (queue, grp, at_ms, place)
-    WHERE state = 7 AND grp_set = 0;
-CREATE INDEX quern_task_set ON quern_task (grp_set, at_ms, place) WHERE grp_set > 0;
-CREATE INDEX quern_task_lane ON quern_task (queue, state, min(crash_count, 1), lane, place)
-    WHERE lane IS NOT NULL;
 CREATE TABLE quern_set (
     no              INTEGER PRIMARY KEY,
     queue           INTEGER NOT NULL,

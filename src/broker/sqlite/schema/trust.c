@@ -19,6 +19,7 @@
 #include "base/memory/arena.h"
 #include "base/text/str.h"
 #include "base/text/utf8.h"
+#include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/schema_sql.h"
 #include "broker/sqlite/store/open_sql.h"
@@ -164,7 +165,13 @@ static quern_status open_expected(struct qn_conn *conn, int64_t version, quern_e
     if (status == QUERN_OK) {
         status = qn_conn_exec(conn, sql_schema_made_rest, err);
     }
-    return status == QUERN_OK ? qn_conn_exec(conn, sql_schema_made_limits, err) : status;
+    if (status == QUERN_OK) {
+        status = qn_conn_exec(conn, sql_schema_made_limits, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_sqlite_late_lanes(conn, err);
+    }
+    return status == QUERN_OK ? qn_sqlite_late_groups(conn, err) : status;
 }
 
 quern_status qn_sqlite_trust_read_expected(int64_t version, struct qn_arena *arena,

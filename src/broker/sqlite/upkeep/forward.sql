@@ -13,5 +13,5 @@ ORDER BY at_ms LIMIT ?3;
 -- name: forward_move
 UPDATE quern_task SET state = iif(coalesce(grp, '') = '', 2, 7), due_at_ms = at_ms,
     at_ms = iif(coalesce(grp, '') = '', 0, ?4), due_boot_ms = 0,
-    place = iif(priority = 0, ?2, min(?2, 1 << 62) - max(min(priority, 100), -100) * ?3)
+    place = ?2 + iif(?2 <= 1 << 62 AND place >> 48 BETWEEN -100 AND 100, place >> 48, 0) * ?3
 WHERE seq = ?1;

@@ -16,6 +16,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
 #include "broker/sqlite/run/limits/lanes_sql.h"
+#include "broker/sqlite/schema/late.h"
 
 struct lane {
     const char *name;
@@ -54,10 +55,14 @@ const char *qn_lanes_name(char out[QN_LANE_NAME_SIZE], int64_t lanes, const char
 
 quern_status qn_lanes_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes, quern_error *err)
 {
+    quern_status status = qn_sqlite_late_lanes(conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
     struct qn_query query = qn_query_start(conn, sql_lanes_begin);
     qn_query_int(&query, queue_no);
     qn_query_int(&query, lanes);
-    quern_status status = qn_query_run(&query, NULL, err);
+    status = qn_query_run(&query, NULL, err);
     if (status != QUERN_OK) {
         return status;
     }

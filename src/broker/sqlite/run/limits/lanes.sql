@@ -24,5 +24,6 @@ UPDATE quern_queue SET lane_key = ?2 WHERE no = ?1;
 UPDATE quern_queue SET lanes = ?2 WHERE no = ?1;
 
 -- name: lanes_fill
-UPDATE quern_task SET lane = coalesce(limit_key, '') || char(31) || iif(?2 = 2, type, '')
+UPDATE quern_task SET lane = coalesce(substr(lane, 1, instr(lane, char(31)) - 1), '') ||
+    char(31) || iif(?2 = 2, type, '')
 WHERE queue = ?1;
