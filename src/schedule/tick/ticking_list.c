@@ -2,7 +2,7 @@
 /* ticking_list.c - loads the stored entries.
  *
  * An entry that cannot be read (damaged, or its time zone is not there) is logged once and waits
- * for a change; the others go on. */
+ * for a change; the others go on. Where memory is short for it, all is loaded again. */
 #include "schedule/tick/ticking_list.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ void qn_ticking_find_next(struct qn_ticking *ticking, struct qn_plan *plan)
     ticking->next_s = plan->next_s;
 }
 
-static void prepare(struct qn_ticker *ticker, struct qn_ticking *ticking)
+static quern_status prepare(struct qn_ticker *ticker, struct qn_ticking *ticking, quern_error *err)
 {
     quern_error error = {0};
     const struct qn_ticking_list *before = &ticker->list;
@@ -75,9 +75,13 @@ static void prepare(struct qn_ticker *ticker, struct qn_ticking *ticking)
         ticking->rests_until_ms = old->rests_until_ms;
     }
     const char *fault = ticking->entry.fault;
-    if (fault == NULL &&
-        qn_entry_read_clock(&ticking->entry, ticker->zones, &ticking->clock, &error) != QUERN_OK) {
-        fault = error.text;
+    if (fault == NULL) {
+        quern_status status =
+            qn_entry_read_clock(&ticking->entry, ticker->zones, &ticking->clock, &error);
+        if (status == QUERN_E_NOMEM) {
+            return qn_error_nomem(err);
+        }
+        fault = status == QUERN_OK ? NULL : error.text;
     }
     ticking->is_sound = fault == NULL;
     if (ticking->is_sound) {
@@ -86,6 +90,7 @@ static void prepare(struct qn_ticker *ticker, struct qn_ticking *ticking)
         log_fault(ticker, ticking, fault);
         ticking->was_logged = true;
     }
+    return QUERN_OK;
 }
 
 quern_status qn_ticking_list_load(struct qn_ticker *ticker, quern_error *err)
@@ -94,15 +99,15 @@ quern_status qn_ticking_list_load(struct qn_ticker *ticker, quern_error *err)
     const struct qn_entry_filter all = {.queue = NULL};
     quern_status status = qn_schedule_list(ticker->leader->broker, &all, add_entry, &loading, err);
     status = status == QUERN_OK ? loading.status : status;
+    if (status == QUERN_OK && loading.list.count > 0) {
+        qsort(loading.list.items, loading.list.count, sizeof *loading.list.items, compare);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < loading.list.count; i++) {
+        status = prepare(ticker, &loading.list.items[i], err);
+    }
     if (status != QUERN_OK) {
         qn_ticking_list_finish(&loading.list);
         return status;
-    }
-    if (loading.list.count > 0) {
-        qsort(loading.list.items, loading.list.count, sizeof *loading.list.items, compare);
-    }
-    for (size_t i = 0; i < loading.list.count; i++) {
-        prepare(ticker, &loading.list.items[i]);
     }
     qn_ticking_list_finish(&ticker->list);
     ticker->list = loading.list;

@@ -43,7 +43,8 @@ struct listing {
     bool more;
 };
 
-static void read_entry(struct listing *listing, const struct qn_query *query,
+/* False: out of memory, which is no fault of the entry. */
+static bool read_entry(struct listing *listing, const struct qn_query *query,
                        struct qn_schedule_entry *entry)
 {
     quern_error fault = {0};
@@ -68,11 +69,11 @@ static void read_entry(struct listing *listing, const struct qn_query *query,
     if (status == QUERN_OK) {
         status = qn_template_decode(&listing->arena, task, &entry->task, &fault);
     }
-    if (status != QUERN_OK) {
+    if (status != QUERN_OK && status != QUERN_E_NOMEM) {
         entry->fault = qn_arena_strdup(&listing->arena, fault.text);
-        entry->fault = entry->fault != NULL ? entry->fault : "out of memory";
     }
     entry->task.queue = qn_query_column_text(query, COLUMN_QUEUE);
+    return status == QUERN_OK || entry->fault != NULL;
 }
 
 static bool keep_key(struct listing *listing, const struct qn_query *query)
@@ -102,10 +103,9 @@ static quern_status list_page(struct listing *listing, struct qn_conn *conn, que
     while (go_on && memory && qn_query_row(&query)) {
         struct qn_schedule_entry entry = {0};
         qn_arena_reset(&listing->arena);
-        read_entry(listing, &query, &entry);
+        memory = read_entry(listing, &query, &entry) && keep_key(listing, &query);
         count++;
-        memory = keep_key(listing, &query);
-        go_on = listing->on_entry(&entry, listing->user);
+        go_on = memory && listing->on_entry(&entry, listing->user);
     }
     listing->more = go_on && count == PAGE_SIZE;
     quern_status status = qn_query_finish(&query, err);
