@@ -6,8 +6,8 @@
  * does not does no harm: a tick that is stale or past is refused, and ends its leadership. That is
  * no failure of the tick: another scheduler has sent it.
  *
- * All entries are looked at in each step: of 10 000 that takes 20 us, and there is one step a
- * second and one for each tick. */
+ * All entries are looked at in each step: of 10 000 that was measured to take 0.1 to 0.4 ms, by how
+ * much of them the caches still have, and there is one step a second and one for each tick. */
 #include "schedule/tick/ticker.h"
 
 #include "base/memory/alloc.h"

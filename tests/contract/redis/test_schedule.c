@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "broker/schedule/schedule.h"
+#include "lib_schedule.h"
 #include "lib_task.h"
 
 #define Q "asynq:{default}:"
@@ -25,20 +25,14 @@ static int64_t now_s(void)
 /* Adds an entry whose last tick is ten seconds ago; gives its revision. */
 static uint64_t put_in(struct contract *c, const char *queue, const char *name)
 {
-    struct qn_schedule_entry entry = {.name = name,
-                                      .task = test_task(NULL),
-                                      .origin = "cli",
-                                      .cron = "* * * * * *",
-                                      .zone = "",
-                                      .with_seconds = true,
-                                      .misfire = QN_MISFIRE_ONCE,
-                                      .misfire_max = 1,
-                                      .late_ms = 60000,
-                                      .last_s = now_s() - 10};
+    struct qn_schedule_entry entry = schedule_entry(name);
+    uint64_t revision = 0;
+    entry.cron = "* * * * * *";
+    entry.with_seconds = true;
+    entry.last_s = now_s() - 10;
     entry.task.queue = queue;
-    struct qn_put put = {.entry = &entry, .expected = QN_REVISION_ANY};
-    assert_int_equal(qn_schedule_put(c->broker, &put, 1, NULL), QUERN_OK);
-    return put.revision;
+    (void)schedule_put_one(c, &entry, QN_REVISION_ANY, &revision);
+    return revision;
 }
 
 static uint64_t put(struct contract *c, const char *name)

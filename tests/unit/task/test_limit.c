@@ -15,6 +15,14 @@ static struct qn_limit limit_of(const char *text)
     return limit;
 }
 
+/* All ten starts of a limit at once. */
+static void take_all(const struct qn_limit *limit, struct qn_limit_use *use)
+{
+    for (int n = 0; n < 10; n++) {
+        qn_limit_take(limit, use, NOW_MS);
+    }
+}
+
 static void limits_are_read_and_written(void **state)
 {
     (void)state;
@@ -193,9 +201,7 @@ static void clock_that_is_turned_frees_nothing_early(void **state)
     for (size_t i = 0; i < TEST_COUNT(texts); i++) {
         const struct qn_limit limit = limit_of(texts[i]);
         struct qn_limit_use use = {0};
-        for (int n = 0; n < 10; n++) {
-            qn_limit_take(&limit, &use, NOW_MS);
-        }
+        take_all(&limit, &use);
         int64_t back_ms = NOW_MS - 3600000;
         assert_int_equal(qn_limit_room(&limit, &use, back_ms), 0);
         assert_true(qn_limit_wait_ms(&limit, &use, back_ms) <= 61000);
@@ -212,9 +218,7 @@ static void start_that_is_given_back_counts_no_more(void **state)
     for (size_t i = 0; i < TEST_COUNT(texts); i++) {
         const struct qn_limit limit = limit_of(texts[i]);
         struct qn_limit_use use = {0};
-        for (int n = 0; n < 10; n++) {
-            qn_limit_take(&limit, &use, NOW_MS);
-        }
+        take_all(&limit, &use);
         qn_limit_give_back(&limit, &use, NOW_MS + 100, 100);
         assert_int_equal(qn_limit_room(&limit, &use, NOW_MS + 100), 1);
         /* Long after, it has been paid back: nothing is returned twice. */
