@@ -12,6 +12,7 @@
 #include "base/clock.h"
 
 #define SLOTS 24
+#define CONTROL_SLOTS 20
 #define LEASE_MS 2000
 #define STOPPED_MS_MAX 300
 #define STALL_MS_MIN 15
@@ -40,6 +41,7 @@ static const struct kind kinds[FLEET_KINDS] = {
     [FLEET_PACED_BURST] = {"mixed", "burst", NULL, 10, 8, false},
     [FLEET_TENANT_A] = {"tenants", "any", "a", 5, 8, false},
     [FLEET_TENANT_B] = {"tenants", "any", "b", 5, 8, false},
+    [FLEET_CONTROL] = {"control", "any", NULL, 20, 960, true},
 };
 
 #define S_NS INT64_C(1000000000)
@@ -75,6 +77,10 @@ const struct fleet_limit fleet_limits[] = {
      {"window, tenant b", BIT(FLEET_TENANT_B), BIT(FLEET_TENANT_B), 10, S_NS, 0}},
 };
 const size_t fleet_limit_count = TEST_COUNT(fleet_limits);
+const struct limit_rule fleet_control = {.name = "slots, no limit",
+                                         .kinds = BIT(FLEET_CONTROL),
+                                         .alone = BIT(FLEET_CONTROL),
+                                         .count = CONTROL_SLOTS};
 
 static const char *const queues[] = {"plain", "window", "bucket", "mixed", "tenants"};
 
@@ -130,15 +136,17 @@ int fleet_worker(int argc, char **argv)
     quern_error err = {0};
     quern_mux *mux = NULL;
     quern_queue served[TEST_COUNT(queues)];
-    TEST_REQUIRE(argc == 2);
+    static const quern_queue control = {.name = "control", .weight = 1};
+    TEST_REQUIRE(argc == 3);
+    bool is_control = strcmp(argv[2], "control") == 0;
     int journal = fault_journal_open(argv[1]);
     begin_noting(argv[1]);
     for (size_t i = 0; i < TEST_COUNT(queues); i++) {
         served[i] = (quern_queue){.name = queues[i], .weight = 1};
     }
-    const quern_worker_options options = {.queues = served,
-                                          .queue_count = TEST_COUNT(queues),
-                                          .concurrency = SLOTS,
+    const quern_worker_options options = {.queues = is_control ? &control : served,
+                                          .queue_count = is_control ? 1 : TEST_COUNT(queues),
+                                          .concurrency = is_control ? CONTROL_SLOTS : SLOTS,
                                           .lease_ms = LEASE_MS};
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "*", rest, &journal, NULL, &err) == QUERN_OK);
@@ -215,9 +223,9 @@ static void put_batch(struct fleet *fleet, quern_client *client)
     assert_ok(quern_client_enqueue_batch(client, tasks, BATCH, NULL, &err), err);
 }
 
-static struct test_child spawn(const struct fleet *fleet)
+static struct test_child spawn(const struct fleet *fleet, const char *part)
 {
-    const char *const args[] = {fleet->site.url, fleet->site.journal, NULL};
+    const char *const args[] = {fleet->site.url, fleet->site.journal, part, NULL};
     return test_spawn("worker", args);
 }
 
@@ -248,8 +256,9 @@ void fleet_open(struct fleet *fleet, size_t tasks)
         put_batch(fleet, client);
     }
     quern_client_free(client);
+    fleet->control = spawn(fleet, "control");
     for (size_t i = 0; i < FLEET_WORKERS; i++) {
-        fleet->children[i] = spawn(fleet);
+        fleet->children[i] = spawn(fleet, "limits");
     }
 }
 
@@ -259,6 +268,8 @@ void fleet_stop(struct fleet *fleet)
         test_child_send(&fleet->children[i], 'q');
         assert_int_equal(test_child_join(&fleet->children[i]), 0);
     }
+    test_child_send(&fleet->control, 'q');
+    assert_int_equal(test_child_join(&fleet->control), 0);
 }
 
 void fleet_close(struct fleet *fleet)
@@ -288,7 +299,7 @@ void fleet_kill_one(struct fleet *fleet)
     struct test_child *child = &fleet->children[qn_random_below(&fleet->random, FLEET_WORKERS)];
     *loss = (struct fleet_loss){.pid = child->pid, .killed = true, .at_ns = qn_clock_mono_ns()};
     fault_kill(&fleet->site, child);
-    *child = spawn(fleet);
+    *child = spawn(fleet, "limits");
 }
 
 size_t fleet_completed(const struct fleet *fleet)

@@ -26,6 +26,7 @@ enum {
     FLEET_PACED_BURST,
     FLEET_TENANT_A,
     FLEET_TENANT_B,
+    FLEET_CONTROL,
     FLEET_KINDS
 };
 
@@ -37,6 +38,9 @@ struct fleet_limit {
 };
 extern const struct fleet_limit fleet_limits[];
 extern const size_t fleet_limit_count;
+/* No limit: the slots of a worker that is left alone, on a queue of its own. How fully these are
+ * used is the most that the machine allows just now. */
+extern const struct limit_rule fleet_control;
 
 #define FLEET_PATH_SIZE 300
 
@@ -60,6 +64,7 @@ struct fleet {
     quern_inspector *inspector;
     struct qn_random random;
     struct test_child children[FLEET_WORKERS];
+    struct test_child control;
     struct fleet_loss losses[FLEET_LOSSES_MAX];
     size_t loss_count;
     uint32_t shares; /* of the kinds in use */

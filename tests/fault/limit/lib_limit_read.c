@@ -154,6 +154,32 @@ static void list_spans(const struct reading *reading, struct limit_record *recor
     record->excluded_count = merge_spans(spans, count);
 }
 
+static bool was_stopped(const struct fleet *fleet, const struct fleet_stall *stall)
+{
+    bool stopped = false;
+    for (size_t i = 0; i < fleet->loss_count; i++) {
+        const struct fleet_loss *loss = &fleet->losses[i];
+        stopped =
+            stopped || (!loss->killed && loss->pid == stall->pid &&
+                        loss->at_ns < stall->span.until_ns && loss->until_ns > stall->span.from_ns);
+    }
+    return stopped;
+}
+
+/* The longest time that a process waited for the processor without being stopped. */
+static int64_t longest_stall_ns(const struct reading *reading)
+{
+    int64_t longest_ns = 0;
+    for (size_t i = 0; i < reading->stall_count; i++) {
+        const struct fleet_stall *stall = &reading->stalls[i];
+        int64_t size_ns = stall->span.until_ns - stall->span.from_ns;
+        if (size_ns > longest_ns && !was_stopped(reading->fleet, stall)) {
+            longest_ns = size_ns;
+        }
+    }
+    return longest_ns;
+}
+
 struct limit_record fleet_read(struct fleet *fleet, int64_t *ret_recovery_ns)
 {
     size_t records = 0;
@@ -168,8 +194,10 @@ struct limit_record fleet_read(struct fleet *fleet, int64_t *ret_recovery_ns)
         read_record(&reading, &journal[i]);
     }
     limit_judge_sort(reading.events, reading.count);
-    struct limit_record record = {
-        .events = reading.events, .count = reading.count, .puts = fleet->puts, .lag_ns = LAG_NS};
+    struct limit_record record = {.events = reading.events,
+                                  .count = reading.count,
+                                  .puts = fleet->puts,
+                                  .lag_ns = LAG_NS + longest_stall_ns(&reading)};
     list_spans(&reading, &record, ret_recovery_ns);
     free(reading.stalls);
     free(reading.runs);

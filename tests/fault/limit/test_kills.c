@@ -9,7 +9,8 @@
  * the records, too: a task that the dead process ran is started again. While a process is stopped,
  * its leases count, and what has ended there cannot be reported: that time does not count, either,
  * nor that in which one of the workers did not get the processor for 15 ms.
- * Limits of starts are judged over all of the time. */
+ * Limits of starts are judged over all of the time. On a busy machine even the slots of a worker
+ * without limits are not used fully; so a limit must be used to 95 % of what those are. */
 #include "lib_limit_fleet.h"
 
 #include <stdlib.h>
@@ -34,7 +35,9 @@ static void run_all(struct fleet *fleet)
         fleet_kill_one(fleet);
     }
     int64_t end_ms = test_now_ms() + (test_full() ? 8 : 2) * (int64_t)TEST_PATIENCE_MS;
-    while (fleet_completed(fleet) < fleet->site.task_count) {
+    /* A start and an end of each; to count tasks in the broker is much work beside the workers. */
+    while (fault_journal_size(&fleet->site) < 2 * fleet->site.task_count ||
+           fleet_completed(fleet) < fleet->site.task_count) {
         assert_true(test_now_ms() < end_ms);
         test_pause_ms(20);
     }
@@ -44,6 +47,9 @@ static void run_all(struct fleet *fleet)
 static size_t judge_rules(const struct fleet *fleet, const struct limit_record *record)
 {
     size_t faults = 0;
+    double most = limit_judge(record, &fleet_control).use;
+    print_message("%-18s used %5.1f %%; starts up to %.0f ms late\n", fleet_control.name,
+                  100 * most, (double)record->lag_ns / 1e6);
     for (size_t i = 0; i < fleet_limit_count; i++) {
         const struct limit_rule *rule = &fleet_limits[i].rule;
         if (!fleet_has(fleet, &fleet_limits[i])) {
@@ -51,7 +57,7 @@ static size_t judge_rules(const struct fleet *fleet, const struct limit_record *
         }
         struct limit_verdict verdict = limit_judge(record, rule);
         bool wasted =
-            rule->alone != 0 && (verdict.use < USE_MIN || verdict.judged_s < JUDGED_S_MIN);
+            rule->alone != 0 && (verdict.use < USE_MIN * most || verdict.judged_s < JUDGED_S_MIN);
         print_message("%-18s %s %2d, used %5.1f %% in %.1f s%s%s\n", rule->name,
                       rule->period_ns > 0 ? "too many" : "most", (int)verdict.most,
                       100 * verdict.use, verdict.judged_s, verdict.exceeded ? ": exceeded" : "",
