@@ -314,7 +314,8 @@ typedef enum quern_entry_put {
  * entry has no missed ticks; a replaced one keeps its last tick, its pause and its count of runs.
  * QUERN_E_INVALID: the text names the field and the rule; QUERN_E_NOT_FOUND: this system has no
  * such zone; QUERN_E_CONFLICT: see quern_entry_put; QUERN_E_STATE: the entry is one of a file or a
- * program; QUERN_E_FULL: 10 000 are stored; QUERN_E_UNSUPPORTED: the broker has no priorities. */
+ * program; QUERN_E_FULL: 10 000 are stored; QUERN_E_UNSUPPORTED: the broker has no
+ * priorities, or keeps no limit_key. */
 QUERN_NODISCARD static inline quern_status quern_inspector_put_entry(quern_inspector *inspector,
                                                                      const quern_entry *entry,
                                                                      const quern_task *task,

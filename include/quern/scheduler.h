@@ -27,7 +27,8 @@ typedef struct quern_entry_set quern_entry_set;
 /* Adds an entry with its task; both are copied. The task is without id and process_at_ms: the id is
  * "NAME@2026-11-23T01:30:00Z", and cron decides. QUERN_E_INVALID: the text names the field and the
  * rule; QUERN_E_NOT_FOUND: there is no such time zone; QUERN_E_CONFLICT: the set has an entry of
- * this name in the queue; QUERN_E_FULL: it has 10 000. */
+ * this name in the queue; QUERN_E_FULL: it has 10 000; QUERN_E_UNSUPPORTED: the broker has no
+ * priorities, or keeps no limit_key. */
 QUERN_NODISCARD static inline quern_status quern_entry_set_add(quern_entry_set *set,
                                                                const quern_entry *entry,
                                                                const quern_task *task,

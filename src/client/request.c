@@ -26,12 +26,9 @@ quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, stru
                                         .ids = &client->ids};
     status = qn_task_prepare(&in, &terms, arena, ret_task, err);
     pthread_mutex_unlock(&client->ids_mutex);
-    if (status == QUERN_OK && ret_task->limit_key != NULL &&
-        !qn_broker_has_limits(client->broker)) {
-        status =
-            qn_error_set(err, QUERN_E_UNSUPPORTED, "limit_key: this broker has no limits by key");
-    }
-    return status;
+    return status == QUERN_OK && ret_task->limit_key != NULL
+               ? qn_limit_check_key(client->broker, err)
+               : status;
 }
 
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err)

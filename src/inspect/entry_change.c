@@ -117,7 +117,8 @@ static quern_status make_and_put(quern_inspector *inspector, const struct qn_ent
         return status;
     }
     const struct qn_entry_terms terms = {.zones = &zones,
-                                         .now_ms = qn_clock_wall_ms(qn_clock_system())};
+                                         .now_ms = qn_clock_wall_ms(qn_clock_system()),
+                                         .broker = inspector->broker};
     status = qn_entry_make(given, &terms, &arena, &entry, err);
     if (status == QUERN_OK) {
         status = put_entry(inspector, &entry, what, err);

@@ -126,7 +126,8 @@ static void end_section(struct reading *r)
     if (r->name == NULL || r->is_bad || r->status != QUERN_OK) {
         return;
     }
-    const struct qn_entry_terms terms = {.zones = r->terms->zones, .now_ms = r->terms->now_ms};
+    const struct qn_entry_terms terms = {
+        .zones = r->terms->zones, .now_ms = r->terms->now_ms, .broker = r->terms->broker};
     quern_status status = qn_conf_section_given(&r->section, &given, &err);
     if (status == QUERN_OK) {
         given.name = r->name;

@@ -38,7 +38,8 @@ struct qn_conf_terms {
     const char *origin;       /* of the entries: "file:PATH" */
     const char *default_zone; /* of entries without one; NULL: UTC */
     struct qn_zones *zones;
-    int64_t now_ms; /* of the wall clock */
+    int64_t now_ms;                 /* of the wall clock */
+    const struct qn_broker *broker; /* as in qn_entry_terms */
 };
 
 /* The entries of a file's text, and its faults. QUERN_E_INVALID: more than QN_ENTRIES_MAX

@@ -204,7 +204,10 @@ static quern_status make_task(struct making *m)
     made->unique_ms = task.unique_ms;
     made->start_by_at_ms = task.start_within_ms; /* a duration until there is a tick */
     made->state = made->group == NULL ? QUERN_TASK_PENDING : QUERN_TASK_AGGREGATING;
-    return check_headers(m);
+    status = check_headers(m);
+    return status == QUERN_OK && m->terms->broker != NULL
+               ? qn_schedule_check_offered(m->terms->broker, made, m->err)
+               : status;
 }
 
 static quern_status check_size(struct making *m)

@@ -32,7 +32,8 @@ QUERN_NODISCARD quern_status qn_entry_read_given(struct qn_bytes entry, struct q
 
 struct qn_entry_terms {
     struct qn_zones *zones;
-    int64_t now_ms; /* of the wall clock */
+    int64_t now_ms;                 /* of the wall clock */
+    const struct qn_broker *broker; /* must offer what the task has; NULL: not checked */
 };
 /* Checks everything and fills in the defaults. The task is one by the rules of qn_task_prepare, but
  * without id and with its durations as they are given: its lock lasts unique_ms from the moment it

@@ -69,8 +69,8 @@ quern_status quern_entry_set_add_sized(quern_entry_set *set, const quern_entry *
     if (status != QUERN_OK) {
         return status;
     }
-    const struct qn_entry_terms terms = {.zones = set->zones,
-                                         .now_ms = qn_clock_wall_ms(set->clock)};
+    const struct qn_entry_terms terms = {
+        .zones = set->zones, .now_ms = qn_clock_wall_ms(set->clock), .broker = set->broker};
     struct qn_arena arena = {0};
     struct qn_schedule_entry made;
     status = qn_entry_make(&given, &terms, &arena, &made, err);

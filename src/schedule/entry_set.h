@@ -13,6 +13,7 @@ struct quern_entry_set {
     const char *default_zone;
     struct qn_zones *zones;
     const struct quern_clock *clock;
+    const struct qn_broker *broker;    /* as in qn_entry_terms */
     struct qn_arena *arenas;           /* one for each entry; qn_free */
     struct qn_schedule_entry *entries; /* qn_free */
     size_t count;

@@ -200,7 +200,8 @@ static quern_status sync_file(const struct qn_files_terms *terms, struct qn_sche
     const struct qn_conf_terms conf_terms = {.origin = file->origin,
                                              .default_zone = terms->default_zone,
                                              .zones = terms->zones,
-                                             .now_ms = qn_clock_wall_ms(terms->clock)};
+                                             .now_ms = qn_clock_wall_ms(terms->clock),
+                                             .broker = terms->broker};
     const struct qn_file_mark mark = look_at(file->path);
     struct qn_conf conf = {0};
     quern_error error = {0};

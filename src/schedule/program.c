@@ -76,7 +76,8 @@ static quern_status collect(struct quern_scheduler *scheduler, struct quern_entr
     *set = (struct quern_entry_set){.origin = scheduler->origin,
                                     .default_zone = scheduler->options.zone,
                                     .zones = scheduler->zones,
-                                    .clock = scheduler->clock};
+                                    .clock = scheduler->clock,
+                                    .broker = scheduler->broker};
     (void)pthread_mutex_lock(&scheduler->mutex);
     scheduler->has_changed = false;
     quern_status status = qn_entry_set_add_all(set, &scheduler->registered, err);

@@ -181,6 +181,7 @@ quern_status qn_scheduler_open(struct quern_scheduler *scheduler, const char *ur
     qn_ticker_init(&scheduler->ticker, &scheduler->leader, scheduler->zones, &hooks);
     (void)pthread_mutex_lock(&scheduler->mutex);
     scheduler->broker = broker;
+    scheduler->registered.broker = broker;
     (void)pthread_mutex_unlock(&scheduler->mutex);
     return QUERN_OK;
 }

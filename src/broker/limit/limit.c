@@ -13,3 +13,11 @@ quern_status qn_limit_not_found(const struct qn_limit_owner *owner, quern_error 
                : qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no such limit",
                               owner->queue);
 }
+
+quern_status qn_limit_check_key(const struct qn_broker *broker, quern_error *err)
+{
+    return qn_broker_has_limits(broker)
+               ? QUERN_OK
+               : qn_error_set(err, QUERN_E_UNSUPPORTED,
+                              "limit_key: this broker has no limits by key");
+}

@@ -58,5 +58,7 @@ quern_status qn_limit_not_found(const struct qn_limit_owner *owner, quern_error 
 
 /* Whether it has limits and keeps limit_key. */
 bool qn_broker_has_limits(const struct qn_broker *broker);
+/* For a task that has a limit_key: QUERN_E_UNSUPPORTED if the broker keeps none. */
+QUERN_NODISCARD quern_status qn_limit_check_key(const struct qn_broker *broker, quern_error *err);
 
 #endif

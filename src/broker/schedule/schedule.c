@@ -19,6 +19,15 @@ static quern_status check(const struct qn_broker *broker, bool offered, quern_er
     return status;
 }
 
+quern_status qn_schedule_check_offered(const struct qn_broker *broker, const struct qn_task *task,
+                                       quern_error *err)
+{
+    if (task->priority != 0 && !qn_broker_has_priorities(broker)) {
+        return qn_broker_refuse_priority(err);
+    }
+    return task->limit_key == NULL ? QUERN_OK : qn_limit_check_key(broker, err);
+}
+
 quern_status qn_schedule_put(struct qn_broker *broker, struct qn_put *puts, size_t count,
                              quern_error *err)
 {
@@ -26,9 +35,8 @@ quern_status qn_schedule_put(struct qn_broker *broker, struct qn_put *puts, size
     QN_ASSERT(count <= QN_BATCH_MAX);
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = qn_schedule_check_entry(puts[i].entry, err);
-        if (status == QUERN_OK && puts[i].entry->task.priority != 0 &&
-            !qn_broker_has_priorities(broker)) {
-            status = qn_broker_refuse_priority(err); /* each tick would be refused */
+        if (status == QUERN_OK) { /* else each tick would be refused, or lose the field */
+            status = qn_schedule_check_offered(broker, &puts[i].entry->task, err);
         }
     }
     return status != QUERN_OK ? status : broker->ops->schedule_put(broker, puts, count, err);

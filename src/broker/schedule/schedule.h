@@ -67,6 +67,12 @@ struct qn_schedule_entry {
 QUERN_NODISCARD quern_status qn_schedule_check_entry(const struct qn_schedule_entry *entry,
                                                      quern_error *err);
 
+/* QUERN_E_UNSUPPORTED: the task has a priority or a limit_key, and the broker has none: the text
+ * begins with the name of the field. */
+QUERN_NODISCARD quern_status qn_schedule_check_offered(const struct qn_broker *broker,
+                                                       const struct qn_task *task,
+                                                       quern_error *err);
+
 /* put and remove: which stored entry is expected. */
 #define QN_REVISION_NONE 0         /* none of this name */
 #define QN_REVISION_ANY UINT64_MAX /* any, or none */
@@ -92,8 +98,8 @@ struct qn_put {
  * entry->last_s, or if that is 0 the broker's now, so that nothing is caught up. A replaced one
  * keeps its last tick (at least the broker's now if cron, zone or with_seconds have changed), its
  * pause, its creation and its runs. QUERN_E_INVALID: a name that is none, a number out of its
- * range, or a definition longer than QN_ENTRY_SIZE_MAX; QUERN_E_UNSUPPORTED: a task with a
- * priority, and the broker has none; nothing was changed. */
+ * range, or a definition longer than QN_ENTRY_SIZE_MAX; QUERN_E_UNSUPPORTED: see
+ * qn_schedule_check_offered; nothing was changed. */
 typedef quern_status qn_schedule_put_fn(struct qn_broker *broker, struct qn_put *puts, size_t count,
                                         quern_error *err);
 QUERN_NODISCARD qn_schedule_put_fn qn_schedule_put;

@@ -170,11 +170,7 @@ static quern_status check_task(const struct quern_aggregation *aggregation, cons
         return qn_error_set(err, QUERN_E_UNSUPPORTED,
                             "on_duplicate: not for a task made of a group");
     }
-    if (task->limit_key != NULL && !qn_broker_has_limits(aggregation->broker)) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "limit_key: this broker does not have limits yet");
-    }
-    return QUERN_OK;
+    return task->limit_key == NULL ? QUERN_OK : qn_limit_check_key(aggregation->broker, err);
 }
 
 quern_status quern_aggregation_store_sized(quern_aggregation *aggregation, const quern_task *task,

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "broker/limit/limit.h"
 #include "lib_schedule.h"
 #include "lib_task.h"
+#include "schedule/conf.h"
 
 static uint64_t version(struct contract *c)
 {
@@ -400,6 +402,46 @@ static void priority_is_refused_at_once_where_there_is_none(struct contract *c)
     assert_false(schedule_look(c, "e").found);
 }
 
+static void limit_key_is_refused_at_once_where_there_is_none(struct contract *c)
+{
+    struct qn_schedule_entry entry = schedule_entry("e");
+    struct qn_put put = {.entry = &entry, .expected = QN_REVISION_NONE};
+    quern_error err = {0};
+    entry.task.limit_key = "k";
+    bool offered = qn_broker_has_limits(c->broker);
+    assert_int_equal(qn_schedule_put(c->broker, &put, 1, &err),
+                     offered ? QUERN_OK : QUERN_E_UNSUPPORTED);
+    assert_int_equal(schedule_look(c, "e").found, offered);
+}
+
+/* Else one section would end a scheduler, and with it the entries of all others. */
+static void section_that_the_broker_cannot_store_costs_no_other(struct contract *c)
+{
+    static const char text[] = "[good]\ncron = @hourly\ntype = t\n"
+                               "[first]\ncron = @hourly\ntype = t\npriority = 5\n"
+                               "[mine]\ncron = @hourly\ntype = t\nlimit_key = k\n";
+    struct qn_zones zones;
+    struct qn_conf conf;
+    quern_error err = {0};
+    assert_ok(qn_zones_init(&zones, NULL, &err), err);
+    const struct qn_conf_terms terms = {
+        .origin = "file:x", .zones = &zones, .now_ms = CONTRACT_NOW_MS, .broker = c->broker};
+    assert_ok(qn_conf_parse((struct qn_bytes){text, sizeof text - 1}, &terms, &conf, &err), err);
+    size_t missing = qn_broker_has_priorities(c->broker) ? 0 : 1;
+    missing += qn_broker_has_limits(c->broker) ? 0 : 1;
+    assert_int_equal(conf.entry_count, 3 - missing);
+    assert_int_equal(conf.fault_count, missing);
+    for (size_t i = 0; i < missing; i++) {
+        assert_true(conf.faults[i].line == 7 || conf.faults[i].line == 11);
+    }
+    for (size_t i = 0; i < conf.entry_count; i++) {
+        struct qn_put put = {.entry = &conf.entries[i], .expected = QN_REVISION_NONE};
+        assert_ok(qn_schedule_put(c->broker, &put, 1, &err), err);
+    }
+    qn_conf_finish(&conf);
+    qn_zones_finish(&zones);
+}
+
 static void queue_with_entries_is_removed_only_by_force(struct contract *c)
 {
     quern_error err = {0};
@@ -430,6 +472,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(history_of_an_unknown_entry_is_empty),
     CONTRACT_TEST(old_history_is_pruned),
     CONTRACT_TEST(priority_is_refused_at_once_where_there_is_none),
+    CONTRACT_TEST(limit_key_is_refused_at_once_where_there_is_none),
+    CONTRACT_TEST(section_that_the_broker_cannot_store_costs_no_other),
     CONTRACT_TEST(queue_with_entries_is_removed_only_by_force),
 };
 CONTRACT_MAIN(tests)
