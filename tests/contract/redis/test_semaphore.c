@@ -146,6 +146,70 @@ static void queue_may_have_several_semaphores(struct contract *c)
     }
 }
 
+/* --- Beside the limit of all queues ------------------------------------------------------ */
+
+static void set_of(struct contract *c, const char *queue, int64_t count)
+{
+    quern_error err = {0};
+    const quern_limit limit = {
+        .queue = queue, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = count};
+    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
+}
+
+static void semaphore_and_limit_of_all_queues_hold_together(struct contract *c)
+{
+    const struct qn_limit_owner all = {QUERN_ALL_QUEUES, QUERN_LIMIT_QUEUE, ""};
+    struct qn_leased *runs[8];
+    set(c, "default", 3);
+    set_of(c, QUERN_ALL_QUEUES, 2);
+    set(c, "other", 3); /* keeps that of all */
+    contract_put_many(c, "default", "a", 5);
+    contract_put(c, "other", "b");
+    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
+    assert_int_equal(contract_lease(c, "other", 8, runs + 2), 0);
+    assert_int_equal(held(), 2);
+    assert_int_equal(qn_broker_remove_limit(c->broker, &all, NULL), QUERN_OK);
+    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
+    assert_int_equal(contract_lease(c, "other", 8, runs + 3), 0);
+    assert_int_equal(unset(c, "other", "smtp"), QUERN_OK);
+    assert_int_equal(contract_lease(c, "other", 8, runs + 3), 1);
+    for (int i = 0; i < 4; i++) {
+        done(c, runs[i]);
+    }
+    assert_int_equal(held(), 0);
+}
+
+static void new_queue_with_a_limit_of_its_own_is_bound_by_that_of_all(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    set_of(c, QUERN_ALL_QUEUES, 1);
+    set_of(c, "new", 5);
+    contract_put(c, "default", "a");
+    contract_put_many(c, "new", "n", 2);
+    assert_int_equal(contract_lease(c, "default", 8, runs), 1);
+    assert_int_equal(contract_lease(c, "new", 8, runs + 1), 0);
+    done(c, runs[0]);
+    assert_int_equal(contract_lease(c, "new", 8, runs), 1);
+    done(c, runs[0]);
+}
+
+static void garbage_for_the_limit_of_all_queues_stops_none(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    (void)test_redis_do(server(), "SET asynq:quern:limit:set garbage");
+    contract_put_many(c, "default", "a", 2);
+    assert_int_equal(contract_lease(c, "default", 1, runs), 1);
+    set(c, "default", 2);
+    assert_int_equal(contract_lease(c, "default", 1, runs + 1), 1);
+    (void)test_redis_do(server(), "DEL asynq:quern:limit:set");
+    (void)test_redis_do(server(), "HSET asynq:quern:limit:set 4 garbage");
+    contract_put(c, "other", "b");
+    assert_int_equal(contract_lease(c, "other", 1, runs + 2), 1);
+    for (int i = 0; i < 3; i++) {
+        done(c, runs[i]);
+    }
+}
+
 /* --- How tokens end -------------------------------------------------------------------- */
 
 static void token_of_a_dead_worker_comes_back(struct contract *c)
@@ -312,6 +376,9 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", queues_share_a_semaphore),
     CONTRACT_TEST_ONLY("redis", one_lease_from_two_queues_takes_no_more_tokens_than_are_free),
     CONTRACT_TEST_ONLY("redis", queue_may_have_several_semaphores),
+    CONTRACT_TEST_ONLY("redis", semaphore_and_limit_of_all_queues_hold_together),
+    CONTRACT_TEST_ONLY("redis", new_queue_with_a_limit_of_its_own_is_bound_by_that_of_all),
+    CONTRACT_TEST_ONLY("redis", garbage_for_the_limit_of_all_queues_stops_none),
     CONTRACT_TEST_ONLY("redis", token_of_a_dead_worker_comes_back),
     CONTRACT_TEST_ONLY("redis", token_ends_with_its_lease_and_one_of_go_with_its_deadline),
     CONTRACT_TEST_ONLY("redis", token_is_extended_with_its_lease),

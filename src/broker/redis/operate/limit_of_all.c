@@ -5,6 +5,7 @@
  * semaphores of each queue that there is (lua/limits/lib_tokens.lua). */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/text/number.h"
@@ -123,8 +124,10 @@ quern_status qn_operate_limit_of_all(struct qn_redis *self, quern_limit *ret_lim
     qn_pipeline_text(&pipeline, FIELD);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     const char *text = status == QUERN_OK ? qn_reply_text(reply) : "";
-    *ret_found = sscanf(text, "%" SCNd64, &ret_limit->count) == 1;
-    ret_limit->count = qn_number_clamp(ret_limit->count, 0, QN_LIMIT_COUNT_MAX);
+    struct qn_cursor cursor = {.at = text, .end = text + strlen(text)};
+    uint64_t count = 0;
+    *ret_found = qn_number_take(&cursor, &count);
+    ret_limit->count = count < QN_LIMIT_COUNT_MAX ? (int64_t)count : QN_LIMIT_COUNT_MAX;
     qn_pipeline_end(&pipeline);
     if (status == QUERN_OK && *ret_found) {
         status = qn_redis_inspect_queues(self, &arena, &queues, err);

@@ -36,7 +36,7 @@ end
 -- one of those of each queue. Returns 1 if there was one of this name.
 local function change_semaphores(name, tokens)
     local old, texts, found = tokens_of(redis.call('HGET', key, '4')), {}, 0
-    local of_all = redis.call('HGET', string.sub(Q, 1, 6) .. 'quern:limit:set', '4')
+    local of_all = redis.pcall('HGET', string.sub(Q, 1, 6) .. 'quern:limit:set', '4')
     for _, semaphore in ipairs(old) do
         if semaphore.name == name then
             found = 1
@@ -46,7 +46,7 @@ local function change_semaphores(name, tokens)
     end
     texts[#texts + 1] = tokens and tokens .. ' ' .. name or nil
     table.sort(texts, function(a, b) return string.match(a, ' .*') < string.match(b, ' .*') end)
-    texts[#texts + 1] = of_all or nil
+    texts[#texts + 1] = type(of_all) == 'string' and of_all or nil
     local text = table.concat(texts, '\31')
     if text ~= '' then
         redis.call('HSET', key, '4', text)
