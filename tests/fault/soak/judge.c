@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+#define SLOW_MS 10000 /* after a death; later than this a task's whole history is printed */
+
 struct run {
     uint64_t fence;
     int pid;
@@ -179,6 +181,12 @@ static void judge_start(const struct soak_journal *journal, struct run *run,
         int charges = record->crash_count < 1 ? 1 : record->crash_count;
         charges = charges > SOAK_CHARGES ? SOAK_CHARGES : charges;
         soak_note_ms(&verdict->worker[charges - 1], record->at_ms - run->lost_at_ms);
+        if (charges == 1 && record->at_ms - run->lost_at_ms >= SLOW_MS) {
+            print_error("task %llu ran again late, in %d at %lld, %lld ms after %d was killed:\n",
+                        (unsigned long long)record->task, record->pid, (long long)record->at_ms,
+                        (long long)(record->at_ms - run->lost_at_ms), run->pid);
+            show_history(journal, record->task, record->at_ms);
+        }
     }
     verdict->extra += run->starts > 0 ? 1 : 0;
     *run = (struct run){.fence = record->fence,
