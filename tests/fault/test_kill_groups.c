@@ -17,8 +17,9 @@
 #include "quern/client.h"
 #include "quern/worker.h"
 
-enum { KILLS = 20, KILLS_FULL = 200, MEMBERS_PER_KILL = 15, GROUPS = 4, SET_SIZE = 3 };
+enum { MEMBERS_PER_KILL = 15, GROUPS = 4, SET_SIZE = 3 };
 enum step { BEFORE_STORE, AFTER_STORE, AFTER_SET, BY_CHANCE, STEPS, NEVER = STEPS };
+enum { KILLS = 5 * STEPS, KILLS_FULL = 200 * STEPS };
 
 /* --- The worker ------------------------------------------------------------------------ */
 
