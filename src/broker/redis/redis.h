@@ -51,7 +51,8 @@ struct qn_redis {
     bool awaits_ends; /* of runs, in a queue with a limit: the last arm; by the thread that arms */
     uint64_t
         extend_known_by; /* the connection (opened_count) that has had the script; by its channel */
-    struct qn_clock_jump prune_clock;            /* guarded by the mutex of the keeper's channel */
+    _Atomic uint64_t claimed_epoch;   /* the highest that a queue of schedules was found to have */
+    struct qn_clock_jump prune_clock; /* guarded by the mutex of the keeper's channel */
     struct qn_server_clock recover_clock;        /* guarded by the mutex of the rest channel */
     struct qn_recovery_cursor *recovery_cursors; /* of recover; the same */
 };

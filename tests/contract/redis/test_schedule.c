@@ -274,6 +274,58 @@ static void earlier_leader_enqueues_nothing(struct contract *c)
     assert_int_equal(tick.result, QN_TICKED);
 }
 
+/* Takes the lease, and again where a queue refuses the epoch. Gives the one that it leads with. */
+static uint64_t come_to_lead(struct contract *c)
+{
+    struct qn_lead_reply reply = {.epoch = 0};
+    quern_status status = QUERN_E_STATE;
+    const struct qn_lead one = {
+        .what = QN_LEAD_TAKE, .owner = "o", .id = "h:1:i", .lease_ms = 10000};
+    for (int i = 0; i < 2 && status == QUERN_E_STATE; i++) {
+        assert_int_equal(qn_schedule_lead(c->broker, &one, &reply, NULL), QUERN_OK);
+        assert_true(reply.leads);
+        status = qn_schedule_claim(c->broker, reply.epoch, NULL);
+    }
+    assert_int_equal(status, QUERN_OK);
+    return reply.epoch;
+}
+
+/* Whatever becomes of the record of the leader, or of the epoch of one queue, while it leads. */
+static void damaged_epoch_stops_no_schedule(struct contract *c)
+{
+    static const struct {
+        const char *plant;
+        const char *head; /* of the queue; NULL: as it is */
+    } cases[] = {
+        {"HSET asynq:quern:schedule epoch 9999999999999999", NULL},
+        {"HSET asynq:quern:schedule epoch 99999999999999999999999", NULL},
+        {"HSET asynq:quern:schedule epoch -5", NULL},
+        {"HSET asynq:quern:schedule epoch 0", NULL},
+        {"DEL asynq:quern:schedule", NULL},
+        {"SET asynq:quern:schedule text", NULL},
+        {"PING", "8000000000000000 5"},
+        {"PING", "9999999999999999 9999999999999999"},
+        {"PING", "99999999999999999999999999999999 5"},
+        {"DEL asynq:quern:schedule", "8000000000000000 5"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        test_redis_empty(server());
+        uint64_t revision = put(c, "a");
+        struct qn_task task = test_task("x");
+        struct qn_tick tick = tick_of("a", revision, &task);
+        (void)come_to_lead(c);
+        (void)test_redis_do(server(), cases[i].plant);
+        if (cases[i].head != NULL) {
+            (void)test_redis_do(server(), "HSET " Q "quern:ticks %s %s", "", cases[i].head);
+        }
+        struct qn_ticks ticks = {.epoch = come_to_lead(c), .ticks = &tick, .count = 1};
+        assert_int_equal(qn_schedule_tick(c->broker, &ticks, NULL), QUERN_OK);
+        assert_int_equal(tick.result, QN_TICKED);
+        contract_advance(c, 1);
+        assert_true(put(c, "b") > revision);
+    }
+}
+
 static void tick_of_a_full_queue_changes_nothing(struct contract *c)
 {
     uint64_t full = put(c, "full");
@@ -328,6 +380,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", no_tick_is_advanced_while_the_memory_is_full),
     CONTRACT_TEST_ONLY("redis", repeated_request_gets_the_answer_of_the_first),
     CONTRACT_TEST_ONLY("redis", earlier_leader_enqueues_nothing),
+    CONTRACT_TEST_ONLY("redis", damaged_epoch_stops_no_schedule),
     CONTRACT_TEST_ONLY("redis", tick_of_a_full_queue_changes_nothing),
     CONTRACT_TEST_ONLY("redis", lease_is_not_longer_for_a_clock_that_went_back),
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_lead.c - one scheduler leads at a time, and each later leader has a greater epoch. */
+#include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,19 @@ static void epoch_grows_with_the_clock_too(struct contract *c)
     assert_true(schedule_take(c->broker, "a") >= (uint64_t)CONTRACT_NOW_MS);
 }
 
+/* A scheduler sees by the new epoch that it has to claim the queues again. */
+static void leader_with_a_damaged_epoch_takes_a_new_one(struct contract *c)
+{
+    sqlite3 *db = NULL;
+    (void)schedule_take(c->broker, "a");
+    assert_int_equal(sqlite3_open(c->store.url + strlen("sqlite://"), &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE quern_leader SET epoch = 9223372036854775807", NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_true(schedule_take(c->broker, "a") >= (uint64_t)CONTRACT_NOW_MS);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(first_scheduler_leads_and_others_wait),
     CONTRACT_TEST(repeated_take_of_the_leader_keeps_its_epoch),
@@ -93,5 +107,6 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(lease_that_was_given_back_is_free_at_once),
     CONTRACT_TEST(leader_that_is_dead_is_replaced_at_once),
     CONTRACT_TEST(epoch_grows_with_the_clock_too),
+    CONTRACT_TEST_ONLY("sqlite", leader_with_a_damaged_epoch_takes_a_new_one),
 };
 CONTRACT_MAIN(tests)

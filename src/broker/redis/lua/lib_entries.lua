@@ -21,12 +21,11 @@ local function entry_text(row)
 end
 
 -- The highest epoch and the last revision. Garbage counts as none: the next write replaces it.
+-- Above 9e15 not each is a number of its own.
 local function entries_head(text)
     local epoch, revision = string.match(text or '', '^(%d+) (%d+)$')
-    if epoch and #text <= 40 then
-        return tonumber(epoch), tonumber(revision)
-    end
-    return 0, 0
+    epoch, revision = tonumber(epoch or '0'), tonumber(revision or '0')
+    return epoch <= 9e15 and epoch or 0, revision <= 9e15 and revision or 0
 end
 
 local function entries_head_text(epoch, revision)

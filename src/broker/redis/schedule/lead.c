@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* lead.c - which scheduler leads (lead.lua), and that its predecessors no longer do (claim.lua). */
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -29,6 +30,7 @@ static quern_status ask(struct qn_redis *self, const struct qn_lead *lead, uint6
     qn_pipeline_text(&pipeline, lead->id != NULL ? lead->id : "");
     qn_pipeline_int(&pipeline, lead->lease_ms);
     qn_pipeline_uint(&pipeline, dead_epoch);
+    qn_pipeline_uint(&pipeline, atomic_load(&self->claimed_epoch));
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         *ret_reply = (struct qn_lead_reply){
@@ -59,6 +61,15 @@ quern_status qn_redis_schedule_lead(struct qn_broker *broker, const struct qn_le
     return status;
 }
 
+/* A later epoch that a queue has: if that is none of a later leader, but damaged, or the record of
+ * the leader was lost, the next take is later than it (lead.lua). */
+static void note_later(struct qn_redis *self, uint64_t epoch)
+{
+    if (epoch > atomic_load(&self->claimed_epoch)) {
+        atomic_store(&self->claimed_epoch, epoch);
+    }
+}
+
 /* A queue whose keys have the wrong type takes no tick of anybody. */
 static quern_status claim_some(struct qn_redis *self, struct qn_names queues, uint64_t epoch,
                                quern_error *err)
@@ -75,7 +86,9 @@ static quern_status claim_some(struct qn_redis *self, struct qn_names queues, ui
     quern_status status = qn_pipeline_run(&pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         status = qn_pipeline_reply(&pipeline, i, &reply, err);
-        is_over = is_over || (status == QUERN_OK && qn_reply_int(reply, 0) == 0);
+        uint64_t later = status == QUERN_OK ? qn_reply_uint(reply) : 0;
+        note_later(self, later);
+        is_over = is_over || later > 0;
         status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
     }
     qn_pipeline_end(&pipeline);

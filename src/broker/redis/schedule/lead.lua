@@ -3,13 +3,21 @@
 --
 -- KEYS: asynq:quern:schedule: epoch, owner, id, until_ms, lease_ms; version.
 -- ARGV: what (look, take, renew, end), owner, id, lease_ms, the epoch of a leader whose process is
---   known to be dead ("0": none).
+--   known to be dead ("0": none), the highest epoch that a queue was found to have.
 -- Reply: {1 if the caller leads, epoch, owner, id, how long the lease lasts in ms, version, now_ms}
 local key, what = KEYS[1], ARGV[1]
-local got = redis.call('HMGET', key, 'epoch', 'owner', 'id', 'until_ms', 'lease_ms', 'version')
+local got = redis.pcall('HMGET', key, 'epoch', 'owner', 'id', 'until_ms', 'lease_ms', 'version')
+if got.err then -- it has another type, and is replaced
+    if what ~= 'look' then
+        redis.call('DEL', key)
+    end
+    got = {}
+end
+-- Above 9e15 not each is a number of its own.
 local function number(text)
     local digits = string.match(text or '', '^%d+$')
-    return digits and #digits <= 16 and tonumber(digits) or 0
+    local value = digits and tonumber(digits) or 0
+    return value <= 9e15 and value or 0
 end
 local epoch, owner, id = number(got[1]), got[2] or '', got[3] or ''
 local until_ms, lease_ms = number(got[4]), number(got[5])
@@ -30,8 +38,13 @@ local function hold(for_ms)
         text(now_ms + for_ms), 'lease_ms', text(lease_ms))
     left_ms = for_ms
 end
-if what == 'take' and is_free and not is_mine then
-    epoch = math.max(epoch + 1, now_ms)
+-- With an epoch that queues refuse, since it was damaged or lost, its owner leads none of them: he
+-- takes a later one.
+local floor = number(ARGV[6])
+local is_refused = is_mine and epoch <= floor
+-- bug EPOCH_STAYS_LOW: local is_refused = false
+if what == 'take' and (is_refused or is_free and not is_mine) then
+    epoch = math.max(epoch + 1, floor + 1, now_ms)
     owner, id, lease_ms, is_mine = ARGV[2], ARGV[3], number(ARGV[4]), true
     hold(lease_ms)
 elseif (what == 'take' or what == 'renew') and is_mine then

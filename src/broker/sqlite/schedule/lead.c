@@ -112,7 +112,7 @@ static bool apply(struct leader *leader, const struct qn_lead *lead, struct mome
     if (!is_mine && (is_led || lead->what != QN_LEAD_TAKE)) {
         return false;
     }
-    if (!is_mine) {
+    if (!is_mine || leader->epoch == 0) { /* 0: it was damaged */
         uint64_t next = leader->epoch + 1;
         leader->epoch = next > (uint64_t)now.wall_ms ? next : (uint64_t)now.wall_ms;
     }
