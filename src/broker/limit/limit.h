@@ -25,6 +25,9 @@
 #ifndef QN_BROKER_LIMIT_LIMIT_H
 #define QN_BROKER_LIMIT_LIMIT_H
 
+#include <string.h>
+
+#include "base/error.h"
 #include "broker/broker.h"
 #include "quern/inspector.h"
 
@@ -54,7 +57,13 @@ typedef quern_status qn_limits_fn(struct qn_broker *broker, const char *queue,
 QUERN_NODISCARD qn_limits_fn qn_broker_limits;
 
 /* For implementations: the error of removing a limit that is not there. */
-quern_status qn_limit_not_found(const struct qn_limit_owner *owner, quern_error *err);
+static inline quern_status qn_limit_not_found(const struct qn_limit_owner *owner, quern_error *err)
+{
+    return strcmp(owner->queue, QUERN_ALL_QUEUES) == 0
+               ? qn_error_set(err, QUERN_E_NOT_FOUND, "there is no such limit of all queues")
+               : qn_error_set(err, QUERN_E_NOT_FOUND, "queue \"%s\" has no such limit",
+                              owner->queue);
+}
 
 /* Whether it has limits and keeps limit_key. */
 bool qn_broker_has_limits(const struct qn_broker *broker);
