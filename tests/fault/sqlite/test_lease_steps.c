@@ -180,8 +180,22 @@ static void lease_costs_the_same_however_many_wait(void **state)
     assert_int_equal(faults, 0);
 }
 
+/* Where the limit of the whole queue is full, no key of it can run. */
+static void full_limit_of_a_queue_is_noticed_before_its_keys_are_read(void **state)
+{
+    (void)state;
+    const struct row few = {"", 0, 0, 12, 4, true, false};
+    const struct row many = {"", 0, 0, 12, 300, true, false};
+    uint64_t few_steps = measure(&few, 1200);
+    uint64_t many_steps = measure(&many, 1200);
+    print_message("%llu steps, with 300 keys %llu\n", (unsigned long long)few_steps,
+                  (unsigned long long)many_steps);
+    assert_true(many_steps <= 3 * few_steps);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", lease_costs_the_same_however_many_wait),
+    TEST_ONLY_OVER("sqlite", full_limit_of_a_queue_is_noticed_before_its_keys_are_read),
 };
 
 TEST_MAIN_OVER_BROKERS(tests)

@@ -38,7 +38,7 @@ static quern_status take_from_queue(struct qn_lease_batch *batch, size_t queue_i
     }
     size_t full = batch->count + want;
     size_t room = want;
-    if (!state->empty && queue->limits != 0 && queue->lanes == 0) {
+    if (!state->empty && queue->limits != 0) {
         status = qn_lease_limits_room(batch, &source, want, &room, err);
         full = batch->count + room;
     }
