@@ -48,16 +48,17 @@ local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
 
 -- The limit of all queues is noted in each queue that there is when it is set (set_limit.lua), and
--- in one that is made later before it gives its first run. Returns whether there is one.
+-- in one that is made later before it gives its first run. Returns whether it was noted now.
 local function note_limit_of_all(prefix)
     local text = try('HGET', sub(prefix, 1, 6) .. 'quern:limit:set', '4')
-    if type(text) ~= 'string' or try('LLEN', prefix .. 'pending') == 0 then
+    if type(text) ~= 'string' or try('HEXISTS', prefix .. 'quern:limit:set', '4') ~= 0 then
         return nil
     end
     try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
     try('HSET', prefix .. 'quern:limit:set', '4', text)
-    try('HSET', prefix .. 'quern:meta', 'sema', text, 'limits', '1')
-    return '1'
+    try('HSET', prefix .. 'quern:meta', 'sema', text)
+    try('HSETNX', prefix .. 'quern:meta', 'limits', '1')
+    return true
     -- bug NEW_QUEUE_UNBOUND: return nil
 end
 for i = 1, queue_count do
@@ -65,8 +66,8 @@ for i = 1, queue_count do
     local paused = call('EXISTS', prefix .. 'paused')
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged', 'limits')
     local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
-    if not last and not limited then
-        limited = note_limit_of_all(prefix)
+    if not last then
+        limited = note_limit_of_all(prefix) and (limited or '1') or limited
     end
     if paused == 1 or charged or limited or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}
