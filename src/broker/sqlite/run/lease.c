@@ -146,8 +146,10 @@ static quern_status repair(struct qn_lease_batch *batch, const struct qn_leased 
     return qn_query_run(&query, NULL, err);
 }
 
+/* `again`: the run before was written to the same effect but for its row and token; a statement
+ * keeps the values that are not bound again, and binding them costs a lease one percent. */
 static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *run,
-                                int64_t worker_no, quern_error *err)
+                                int64_t worker_no, bool again, quern_error *err)
 {
     const struct qn_lease_terms *terms = batch->terms;
     quern_status status = repair(batch, run, err);
@@ -159,10 +161,12 @@ static quern_status write_lease(struct qn_lease_batch *batch, struct qn_leased *
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_write);
     qn_query_int(&query, run->row);
     qn_query_int(&query, (int64_t)run->token);
-    qn_query_int(&query, terms->now_boot_ms + batch->exchange->lease_ms);
-    qn_query_int(&query, worker_no);
-    qn_query_int(&query, run->started ? 1 : 0);
-    qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
+    if (!again) {
+        qn_query_int(&query, terms->now_boot_ms + batch->exchange->lease_ms);
+        qn_query_int(&query, worker_no);
+        qn_query_int(&query, run->started ? 1 : 0);
+        qn_query_int(&query, run->started ? terms->now_wall_ms : 0);
+    }
     status = qn_query_run(&query, NULL, err);
     if (status == QUERN_OK && run->task.unique_key != NULL) {
         status =
@@ -199,7 +203,8 @@ static quern_status write_leases(struct qn_lease_batch *batch, quern_error *err)
         struct qn_leased *run = batch->runs[i];
         run->token = (uint64_t)terms->first_token + i;
         run->started = is_started(batch, run);
-        status = write_lease(batch, run, worker_no, err);
+        bool again = i > 0 && batch->runs[i - 1]->started == run->started;
+        status = write_lease(batch, run, worker_no, again, err);
     }
     return status;
 }

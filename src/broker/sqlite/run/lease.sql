@@ -47,6 +47,7 @@ SELECT seq FROM quern_task
 WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) >= ?2
 ORDER BY place LIMIT 1;
 
+-- ?3 and the next are the same for most runs of a lease (write_lease).
 -- Names no column that a CHECK ties to another one, if it can: each costs every task.
 -- name: lease_write
 UPDATE quern_task SET state = 1, token = ?2, lease_until = ?3, worker = ?4, started = ?5,
