@@ -124,7 +124,13 @@ enum qn_bug {
     QN_BUG_TOKEN_NOT_RETURNED = 173,   /* Redis: a run that has ended keeps its token */
     QN_BUG_TOKEN_NOT_EXTENDED = 174,   /* Redis: a token ends with the first lease of its run */
     QN_BUG_TOKENS_COUNTED_APART = 175, /* Redis: in one lease each queue gets all that are free */
-    QN_BUG_WINDOW_TOO_SHORT = 134,     /* a start is forgotten before its window is over */
+    QN_BUG_LANE_LIMIT_OFF_BY_ONE =
+        166,                      /* Redis: one more runs than a limit by type or key allows */
+    QN_BUG_LANE_BELIEVED = 167,   /* Redis: a task that Go took from its lane is leased there */
+    QN_BUG_ENDED_RUN_HOLDS = 168, /* Redis: a run that Go ended keeps its place */
+    QN_BUG_ASIDE_FOR_EVER =
+        169, /* Redis: a task whose lane was lost is put ahead again and again */
+    QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */
     QN_BUG_EPOCH_IGNORED = 192,       /* a scheduler that no longer leads goes on enqueueing */

@@ -457,7 +457,7 @@ quern_status qn_broker_doctor(struct qn_broker *broker, bool repair,
 
 bool qn_broker_has_limits(const struct qn_broker *broker)
 {
-    return broker->ops->set_limit != NULL && !broker->ops->limits_queues_only;
+    return broker->ops->set_limit != NULL;
 }
 
 quern_status qn_broker_set_limit(struct qn_broker *broker, const quern_limit *limit,

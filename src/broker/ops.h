@@ -18,12 +18,11 @@
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
     const char *scheme;
-    bool is_remote;          /* a broker that cannot be reached now may be available a moment
+    bool is_remote;         /* a broker that cannot be reached now may be available a moment
                              * later */
-    bool has_priorities;     /* a task may have one */
-    bool limits_queues_only; /* not types and keys, and no task keeps a limit_key */
-    size_t enqueue_max;      /* 0: QN_BATCH_MAX */
-    uint32_t exchanges_max;  /* see qn_broker_exchanges_max */
+    bool has_priorities;    /* a task may have one */
+    size_t enqueue_max;     /* 0: QN_BATCH_MAX */
+    uint32_t exchanges_max; /* see qn_broker_exchanges_max */
     qn_close_fn *close;
     qn_find_queue_fn *find_queue;
     qn_enqueue_fn *enqueue;

@@ -30,6 +30,8 @@
 #define QN_LIMIT_LANES_MAX 512   /* keys and types of a queue that one lease looks at */
 #define QN_LIMIT_LOOK_MS 20      /* where there were more of them: until the next look */
 #define QN_LIMIT_TOKEN_MS 100    /* Redis: to the next look where Go may hold all tokens */
+#define QN_LIMIT_ASIDE_S 600     /* Redis: until Go may get a task that waits for a limit */
+#define QN_LIMIT_IDLE_MS 5000    /* Redis: a lease that found nothing that may run counts so long */
 #define QN_LIMIT_LANE_SEP '\x1f' /* between key and type in the name of a lane; in no name */
 
 struct qn_limit {

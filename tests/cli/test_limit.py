@@ -4,9 +4,13 @@
 
 import json
 import time
+import unittest
 
 import lib_cli
 from lib_cli import CliTest, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
+
+
+not_on_redis = unittest.skipIf(lib_cli.BROKER == "redis", "not all of them are on Redis")
 
 
 class LimitTest(CliTest):
@@ -40,6 +44,7 @@ class LimitTest(CliTest):
         self.fails(EXIT_USAGE, "limit", "set", "mail", "1", "--key", "a", "--type", "b")
         self.fails(EXIT_DATA, "limit", "set", "mail", "1", "--key", "")
 
+    @not_on_redis
     def test_limits_of_all_queues_are_set_listed_and_removed(self):
         self.assertEqual(
             self.json("limit", "set", "--all-queues", "5", "--type", "mail:digest"),
@@ -64,6 +69,7 @@ class LimitTest(CliTest):
             self.fails(EXIT_USAGE, "limit", *words)
         self.fails(EXIT_DATA, "limit", "set", "{al}", "5")
 
+    @not_on_redis  # it has these instead
     def test_semaphores_are_for_queues_on_redis(self):
         self.assertIn("limit of all queues",
                       self.fails(EXIT_FAILURE, "limit", "set", "mail", "5", "--semaphore", "s"))
@@ -73,6 +79,7 @@ class LimitTest(CliTest):
         self.fails(EXIT_DATA, "limit", "set", "mail", "5/s", "--semaphore", "s")
         self.fails(EXIT_FAILURE, "limit", "remove", "mail", "--semaphore", "s")
 
+    @not_on_redis
     def test_workers_of_two_queues_share_a_limit(self):
         log = self.path("log")
         self.ok("limit", "set", "--all-queues", "2")
@@ -130,9 +137,13 @@ class LimitTest(CliTest):
         self.ok("limit", "set", "default", "0")
         self.assertEqual(self.json("task", "inspect", busy["id"])["waits_because"],
                          "the limit 0 of queue default is used up")
-        self.ok("limit", "remove", "default")
+
+    @not_on_redis
+    def test_inspect_shows_the_limit_of_all_queues_that_a_task_waits_for(self):
+        self.start("work", "--exec", "t=true", "--concurrency", "2")
+        self.wait_state(self.enqueue("t"), "gone")
         self.ok("limit", "set", "--all-queues", "0", "--type", "t")
-        waiting = self.json("task", "inspect", busy["id"])
+        waiting = busy = self.json("task", "inspect", self.enqueue("t"))
         self.assertEqual(waiting["waits_because"],
                          "the limit 0 of type t in all queues is used up")
         self.assertIn("quern limit set --all-queues LIMIT --type 't'", waiting["what_to_do"])

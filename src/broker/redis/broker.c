@@ -16,7 +16,6 @@
 static const struct qn_broker_ops ops = {
     .scheme = "redis",
     .is_remote = true,
-    .limits_queues_only = true,
     .enqueue_max = QN_ENQUEUE_MAX,
     .exchanges_max = QN_EXCHANGES_MAX,
     .close = qn_redis_close,

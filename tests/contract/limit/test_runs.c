@@ -215,6 +215,23 @@ static void charged_task_is_bound_by_limits_too(struct contract *c)
     limits_finish();
 }
 
+static void charged_tasks_of_a_key_share_its_limit(struct contract *c)
+{
+    struct qn_leased *runs[4];
+    limits_begin(c);
+    put(c, "a b c", NULL, "k");
+    limits_lease(c, 3, "a b c");
+    limits_end(c, "a", QN_CRASH);
+    limits_end(c, "b", QN_CRASH);
+    limits_end(c, "c", QN_CRASH);
+    limits_set(c, QUERN_LIMIT_KEY, "k", "1");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(contract_lease(c, "default", 4, runs), 1);
+        contract_finish(c, runs[0], QN_DONE);
+    }
+    limits_finish();
+}
+
 static void end_of_a_run_wakes_those_that_wait_for_its_place(struct contract *c)
 {
     const char *const queue = "default";
@@ -347,6 +364,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(place_of_a_dead_worker_comes_back),
     CONTRACT_TEST(place_of_an_expired_lease_comes_back),
     CONTRACT_TEST(charged_task_is_bound_by_limits_too),
+    CONTRACT_TEST(charged_tasks_of_a_key_share_its_limit),
     CONTRACT_TEST(end_of_a_run_wakes_those_that_wait_for_its_place),
     CONTRACT_TEST(removed_queue_has_no_limits),
     CONTRACT_TEST(key_of_a_task_is_listed_and_kept),

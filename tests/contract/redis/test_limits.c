@@ -63,16 +63,6 @@ static size_t lease_with(struct contract *c, uint64_t sequence, bool again, stru
 
 /* --- The tests ------------------------------------------------------------------------- */
 
-static void limit_by_type_or_key_is_refused(struct contract *c)
-{
-    assert_int_equal(try_set(c, QUERN_LIMIT_TYPE, "t", "1"), QUERN_E_UNSUPPORTED);
-    assert_int_equal(try_set(c, QUERN_LIMIT_KEY, "*", "1/s"), QUERN_E_UNSUPPORTED);
-    assert_int_equal(test_redis_count(server(), "EXISTS " SET), 0);
-    const struct qn_limit_owner owner = {.queue = "default", .scope = QUERN_LIMIT_KEY, .name = "*"};
-    assert_int_equal(qn_broker_remove_limit(c->broker, &owner, NULL), QUERN_E_NOT_FOUND);
-    assert_false(qn_broker_has_limits(c->broker)); /* else clients would send a limit_key */
-}
-
 static void keys_of_limits_go_with_them(struct contract *c)
 {
     const struct qn_limit_owner owner = {.queue = "default", .scope = QUERN_LIMIT_QUEUE};
@@ -222,7 +212,6 @@ static void garbage_costs_its_limit_only(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
-    CONTRACT_TEST_ONLY("redis", limit_by_type_or_key_is_refused),
     CONTRACT_TEST_ONLY("redis", keys_of_limits_go_with_them),
     CONTRACT_TEST_ONLY("redis", run_of_go_counts_among_those_that_run),
     CONTRACT_TEST_ONLY("redis", full_queue_is_no_work_for_a_sleeping_worker),

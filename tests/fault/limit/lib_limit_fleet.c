@@ -25,23 +25,22 @@ struct kind {
     const char *key;
     uint32_t share;   /* of 100 tasks */
     uint32_t rest_ms; /* of its handler, at most; half of it on average */
-    bool everywhere;  /* not only on brokers with limits by type and key */
 };
 
 /* The shares are those of the rates that the limits allow, so that all kinds last as long. */
 static const struct kind kinds[FLEET_KINDS] = {
-    [FLEET_PLAIN] = {"plain", "any", NULL, 20, 960, true},
-    [FLEET_WINDOW] = {"window", "any", NULL, 10, 8, true},
-    [FLEET_BUCKET] = {"bucket", "any", NULL, 10, 8, true},
-    [FLEET_SLOW] = {"mixed", "slow", NULL, 9, 960, false},
-    [FLEET_KEY_A] = {"mixed", "any", "a", 9, 960, false},
-    [FLEET_KEY_B] = {"mixed", "any", "b", 9, 960, false},
-    [FLEET_SLOW_KEY_C] = {"mixed", "slow", "c", 3, 960, false},
-    [FLEET_PACED] = {"mixed", "paced", NULL, 10, 8, false},
-    [FLEET_PACED_BURST] = {"mixed", "burst", NULL, 10, 8, false},
-    [FLEET_TENANT_A] = {"tenants", "any", "a", 5, 8, false},
-    [FLEET_TENANT_B] = {"tenants", "any", "b", 5, 8, false},
-    [FLEET_CONTROL] = {"control", "any", NULL, 20, 960, true},
+    [FLEET_PLAIN] = {"plain", "any", NULL, 20, 960},
+    [FLEET_WINDOW] = {"window", "any", NULL, 10, 8},
+    [FLEET_BUCKET] = {"bucket", "any", NULL, 10, 8},
+    [FLEET_SLOW] = {"mixed", "slow", NULL, 9, 960},
+    [FLEET_KEY_A] = {"mixed", "any", "a", 9, 960},
+    [FLEET_KEY_B] = {"mixed", "any", "b", 9, 960},
+    [FLEET_SLOW_KEY_C] = {"mixed", "slow", "c", 3, 960},
+    [FLEET_PACED] = {"mixed", "paced", NULL, 10, 8},
+    [FLEET_PACED_BURST] = {"mixed", "burst", NULL, 10, 8},
+    [FLEET_TENANT_A] = {"tenants", "any", "a", 5, 8},
+    [FLEET_TENANT_B] = {"tenants", "any", "b", 5, 8},
+    [FLEET_CONTROL] = {"control", "any", NULL, 20, 960},
 };
 
 #define S_NS INT64_C(1000000000)
@@ -158,22 +157,12 @@ int fleet_worker(int argc, char **argv)
 
 /* --- The site -------------------------------------------------------------------------- */
 
-static bool has_all_limits(const struct fleet *fleet)
-{
-    return !test_store_is(&fleet->site.store, "redis");
-}
-
-static bool is_used(const struct fleet *fleet, size_t kind)
-{
-    return has_all_limits(fleet) || kinds[kind].everywhere;
-}
-
 /* Neighbours in the queue are of different kinds. */
 uint32_t fleet_kind_of(const struct fleet *fleet, uint64_t number)
 {
     uint32_t share = (uint32_t)(number * 37 % fleet->shares);
     for (uint32_t kind = 0; kind < FLEET_KINDS; kind++) {
-        uint32_t part = is_used(fleet, kind) ? kinds[kind].share : 0;
+        uint32_t part = kinds[kind].share;
         if (share < part) {
             return kind;
         }
@@ -182,18 +171,11 @@ uint32_t fleet_kind_of(const struct fleet *fleet, uint64_t number)
     return 0;
 }
 
-bool fleet_has(const struct fleet *fleet, const struct fleet_limit *limit)
-{
-    return has_all_limits(fleet) || limit->set.scope == QUERN_LIMIT_QUEUE;
-}
-
 static void set_limits(const struct fleet *fleet)
 {
     quern_error err = {0};
     for (size_t i = 0; i < fleet_limit_count; i++) {
-        if (fleet_has(fleet, &fleet_limits[i])) {
-            assert_ok(quern_inspector_set_limit(fleet->inspector, &fleet_limits[i].set, &err), err);
-        }
+        assert_ok(quern_inspector_set_limit(fleet->inspector, &fleet_limits[i].set, &err), err);
     }
 }
 
@@ -249,7 +231,7 @@ void fleet_open(struct fleet *fleet, size_t tasks)
     assert_ok(quern_client_open(fleet->site.url, NULL, &client, &err), err);
     assert_ok(quern_inspector_open(fleet->site.url, NULL, &fleet->inspector, &err), err);
     for (uint32_t kind = 0; kind < FLEET_KINDS; kind++) {
-        fleet->shares += is_used(fleet, kind) ? kinds[kind].share : 0;
+        fleet->shares += kinds[kind].share;
     }
     set_limits(fleet);
     while (fleet->site.task_count < tasks * fleet->shares / 100) {

@@ -78,8 +78,6 @@ void fleet_stop(struct fleet *fleet);
 void fleet_close(struct fleet *fleet);
 /* The kind of a task, by its number. */
 uint32_t fleet_kind_of(const struct fleet *fleet, uint64_t number);
-/* Whether the broker has such limits. */
-bool fleet_has(const struct fleet *fleet, const struct fleet_limit *limit);
 /* One of the workers is stopped for a moment; is killed, and another one started. */
 void fleet_stop_one(struct fleet *fleet);
 void fleet_kill_one(struct fleet *fleet);

@@ -44,7 +44,7 @@ static void run_all(struct fleet *fleet)
     fleet_stop(fleet);
 }
 
-static size_t judge_rules(const struct fleet *fleet, const struct limit_record *record)
+static size_t judge_rules(const struct limit_record *record)
 {
     size_t faults = 0;
     double most = limit_judge(record, &fleet_control).use;
@@ -52,9 +52,6 @@ static size_t judge_rules(const struct fleet *fleet, const struct limit_record *
                   100 * most, (double)record->lag_ns / 1e6);
     for (size_t i = 0; i < fleet_limit_count; i++) {
         const struct limit_rule *rule = &fleet_limits[i].rule;
-        if (!fleet_has(fleet, &fleet_limits[i])) {
-            continue;
-        }
         struct limit_verdict verdict = limit_judge(record, rule);
         bool wasted =
             rule->alone != 0 && (verdict.use < USE_MIN * most || verdict.judged_s < JUDGED_S_MIN);
@@ -78,7 +75,7 @@ static void no_limit_is_exceeded_and_each_is_used_while_workers_die(void **state
     struct limit_record record = fleet_read(&fleet, &recovery_ns);
     print_message("%zu tasks, %zu extra starts, recovered after %.0f ms at most\n",
                   fleet.site.task_count, extra, (double)recovery_ns / 1e6);
-    size_t faults = judge_rules(&fleet, &record);
+    size_t faults = judge_rules(&record);
     free(record.events);
     free(record.excluded);
     assert_int_equal(faults, 0);

@@ -11,6 +11,7 @@
 -- own after it has stored the task, and leaves their locks.
 -- include: lib_session.lua
 -- include: lib_leftovers.lua
+-- include: limits/lib_lanes.lua
 -- include: lib_store.lua
 local Q = KEYS[1]
 -- include: lib_lock.lua

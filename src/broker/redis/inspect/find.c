@@ -125,7 +125,8 @@ static quern_status ask_queues(const struct search *search, struct qn_names queu
 
 static void report_place(struct search *search, const char *queue, const struct found *found)
 {
-    struct qn_place place = {.queue = queue, .state = found->state, .now_ms = search->now_ms};
+    struct qn_place place = {
+        .queue = queue, .state = found->state, .now_ms = search->now_ms, .alone = true};
     struct qn_task_entry entry = search->entry;
     entry.score = found->score;
     entry.at_ms =

@@ -37,6 +37,7 @@ struct qn_place {
     quern_task_state state;
     const char *key; /* the list or zset, without the prefix; NULL: the state's own */
     int64_t now_ms;
+    bool alone; /* the entry was searched by its id: one that waits in a lane is shown as pending */
 };
 
 /* The server's clock, or ours where this user may not ask for it. */

@@ -17,11 +17,12 @@
 #include "broker/redis/schema/task_fields.h"
 #include "task/limits.h"
 
-enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, FIELD_COUNT };
+enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, ASIDE, FIELD_COUNT };
 static const char *const field_names[FIELD_COUNT] = {
-    [MSG] = "msg",         [STATE] = "state",   [SINCE] = "pending_since",
-    [GROUP] = "group",     [RESULT] = "result", [OPTS] = "quern_opts",
-    [PAST] = "quern_past", [RUN] = "quern_run", [PROGRESS] = "quern_progress",
+    [MSG] = "msg",           [STATE] = "state",   [SINCE] = "pending_since",
+    [GROUP] = "group",       [RESULT] = "result", [OPTS] = "quern_opts",
+    [PAST] = "quern_past",   [RUN] = "quern_run", [PROGRESS] = "quern_progress",
+    [ASIDE] = "quern_aside",
 };
 
 struct reading {
@@ -180,6 +181,13 @@ static void fill_progress(const struct hash *hash, struct quern_task_info *info)
     }
 }
 
+/* It waits for a limit, or for the turn of its key: it could run, and its due time is only there
+ * for programs that do not know of lanes. */
+static bool waits_aside(const struct qn_place *place, const struct hash *hash)
+{
+    return place->state == QUERN_TASK_SCHEDULED && text_size(hash->fields[ASIDE]) > 0;
+}
+
 /* Everything that a readable task shows. */
 static void fill_readable(const struct qn_place *place, const struct qn_task_entry *entry,
                           const struct hash *hash, struct quern_task_info *info)
@@ -262,8 +270,12 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
         }
     }
     if (status == QUERN_OK) {
-        info.task.state = reading->place->state;
-        fill_readable(reading->place, entry, &hash, &info);
+        struct qn_place place = *reading->place;
+        if (place.alone && waits_aside(&place, &hash)) {
+            place.state = QUERN_TASK_PENDING;
+        }
+        info.task.state = place.state;
+        fill_readable(&place, entry, &hash, &info);
     } else {
         fill_damaged(reading->place, entry,
                      qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);

@@ -76,6 +76,9 @@ local function of_level(i, level, count, place_max)
         string.format('%d', count + STALE_MAX))
     for k = 1, #rows, 2 do
         local task = #tasks < count and task_at(prefix, rows[k])
+        if task and lanes and not lanes.admits(i, task.message, task.opts) then
+            task = false -- it has to wait for a limit
+        end
         if task and level_of(task.charges) == level then
             task.score, task.level = tonumber(rows[k + 1]), level
             tasks[#tasks + 1] = task
@@ -107,7 +110,7 @@ end
 
 -- --- Runs that are not read from the head on ---
 
--- Adds a task that is somewhere in pending.
+-- Adds a task that is somewhere in pending, or at the head of a lane.
 local function add(queue, prefix, task)
     local count, held_count = queue.count + 1, queue.held_count + 1
     local name = prefix .. 't:' .. task.id
@@ -125,6 +128,13 @@ local function add(queue, prefix, task)
         held_count = held_count + 2
     end
     queue.count, queue.held_count = count, held_count
+    if lanes then
+        lanes.take(queue.ids[3], task.id, task.message, task.opts)
+    end
+    if task.lane then
+        lanes.leave(queue.ids[3], task.lane)
+        return
+    end
     queue.out = queue.out or {}
     queue.out[#queue.out + 1] = task.id
 end
@@ -166,7 +176,9 @@ local function take_known(i, queue, want, place_max)
     end
     table.sort(tasks, is_before)
     for _, task in ipairs(tasks) do
-        if queue.count < want and rare.admit(task.charges) then
+        -- of_level asked for each of them alone.
+        local fits = not lanes or lanes.admits(i, task.message, task.opts)
+        if queue.count < want and fits and rare.admit(task.charges) then
             add(queue, KEYS[i], task)
         end
     end

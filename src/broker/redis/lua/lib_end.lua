@@ -14,7 +14,7 @@ local back, behind = {}, {}
 local charged = {} -- by level: the index of charged tasks, as ZADD takes it
 local moved = {retry = {}, archived = {}, completed = {}}
 local due, whole = {}, {}
-local from_pending, from_retry = {}, {}
+local from_pending, from_retry, from_scheduled = {}, {}, {}
 local locks = {} -- what becomes of those of tasks that go on
 
 -- --- Texts ---
@@ -337,6 +337,7 @@ end
 
 local function write_lists(taken, merged)
     write_to('ZREM', Q .. 'retry', from_retry)
+    write_to('ZREM', Q .. 'scheduled', from_scheduled)
     if taken > 0 then
         redis.call('RPOP', Q .. 'pending', taken)
     end

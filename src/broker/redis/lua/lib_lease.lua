@@ -64,7 +64,8 @@ local function uncharged_at(i, is_newest)
         end
         for k = 1, #ids do
             local task = task_at(prefix, is_newest and ids[k] or ids[#ids - k + 1])
-            if task and task.charges == 0 then
+            if task and task.charges == 0 and
+                (not lanes or lanes.admits(i, task.message, task.opts)) then
                 return task
             end
             passed[#passed + 1] = task
@@ -93,7 +94,7 @@ local function choose_probe(i, with_solo)
         if k % 3 == 2 then
             task = best_of(i, wants, 32, died_before)
         else
-            task = uncharged_at(i, k % 3 == 0)
+            task = uncharged_at(i, k % 3 == 0) or lanes and lanes.probe(i)
         end
         if task then
             return task
@@ -275,6 +276,9 @@ end
 -- In how many ms a task may be leased that cannot be now; 0: no task waits for that.
 local function wait_ms(i, odd)
     local size = odd.paused == 0 and try('LLEN', KEYS[i] .. 'pending')
+    if size == 0 and lanes and lanes.of[i] then
+        size = try('ZCARD', KEYS[i] .. 'quern:lanes')
+    end
     if type(size) ~= 'number' or size == 0 then
         return 0
     end
@@ -305,9 +309,13 @@ function rare.head(early)
         local odd = odd_queues and odd_queues[i]
         if odd then
             local brake, wait = brake_of(i), wait_ms(i, odd)
-            local limit_wait = limits and limits.finish(i) or 0
+            local limit_wait, lane_wait = limits and limits.finish(i) or 0,
+                lanes and lanes.wait_ms(i) or 0
             if limit_wait > 0 and (wait == 0 or limit_wait < wait) then
                 wait = limit_wait
+            end
+            if lane_wait > 0 and (wait == 0 or lane_wait < wait) then
+                wait = lane_wait
             end
             texts[#texts + 1] = string.format(' %d %d %.0f %d %.0f', i, odd.paused,
                 brake and brake.streak or 0, is_braked(i) and 1 or 0, wait)

@@ -1,8 +1,8 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
 -- lib_fields.lua, lib_end.lua, `brake` (of the worker's host) and the set `ended`.
--- `unstarted` gets the fences of runs that were leased and returned before they had started: they
--- count for no limit of starts.
+-- `unstarted` gets the ids and fences of runs that were leased and returned before they had
+-- started: they count for no limit of starts.
 local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
 
 local function leave(id)
@@ -39,6 +39,10 @@ local function may_be_salvaged(id, state, past)
     if state == 'retry' then
         from_retry[#from_retry + 1] = id
         whole[#whole + 1] = id
+        return true
+    end
+    if state == 'scheduled' and redis.call('ZSCORE', Q .. 'scheduled', id) then
+        from_scheduled[#from_scheduled + 1] = id -- it waits for a limit
         return true
     end
     if state == 'pending' and
@@ -101,9 +105,9 @@ function finishes.c(id, token, first)
     end, true)
 end
 
-local function return_start(token)
-    unstarted[#unstarted + 1] = fence_of(token)
-    -- bug START_NOT_RETURNED: local _ = token
+local function return_start(id, token)
+    unstarted[#unstarted + 1] = {id = id, fence = fence_of(token)}
+    -- bug START_NOT_RETURNED: local _ = id
 end
 local function error_of(word)
     return word ~= '' and string.sub(word, 3) or nil
@@ -128,7 +132,7 @@ function ends.r(id, token, first, past, run)
         plan_begun(id, run.opts)
         count(counts and 1 or 0, counts and 1 or 0)
     else
-        return_start(token)
+        return_start(id, token)
     end
     return '0'
 end
@@ -144,13 +148,13 @@ function ends.a(id, _, first, past)
     return archive(id, past, with_fields(message_of(id), changed))
 end
 function ends.o(id, token, first, past)
-    return_start(token)
+    return_start(id, token)
     local answer = ends.a(id, token, first, past)
     any_ended = false
     return answer
 end
 function ends.m(id, token, first, past)
-    return_start(token)
+    return_start(id, token)
     local answer = archive(id, past, with_fields(ARGV[first], failure()))
     any_ended = false
     return answer
@@ -160,7 +164,7 @@ function ends.g(id, token, first, past, run)
     if ARGV[first + 1] == '1' then
         plan_begun(id, run.opts)
     else
-        return_start(token)
+        return_start(id, token)
     end
     plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
     return '0'

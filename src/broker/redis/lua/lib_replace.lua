@@ -42,7 +42,8 @@ end
 -- The task that holds a lock, as far as it may be replaced: message and state; nil if it does not
 -- wait.
 local function waiting_holder(Q, id, lock)
-    local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'group', 'unique_key')
+    local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'group', 'unique_key',
+        'quern_aside')
     local message, state, waits = f[1], f[2], false
     if not has_lock(lock, f[4], message) then
         return nil
@@ -53,6 +54,9 @@ local function waiting_holder(Q, id, lock)
         waits = type(redis.pcall('ZSCORE', Q .. state, id)) == 'string'
     elseif message and state == 'aggregating' then
         waits = type(redis.pcall('ZSCORE', Q .. 'g:' .. (f[3] or ''), id)) == 'string'
+    end
+    if state == 'scheduled' and f[5] then
+        state = 'pending' -- it waits for a limit, not for a moment
     end
     return waits and {id = id, message = message, state = state} or nil
 end

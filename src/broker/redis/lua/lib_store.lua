@@ -10,8 +10,8 @@
 -- locks, for 'd', 'i' and 'r'.
 --
 -- store_read reads all that store_write will write, so that nothing fails after the first write.
--- Needs lib_leftovers.lua. freed, which may be missing: keys of tasks and of locks that are deleted
--- before store_write.
+-- Needs lib_leftovers.lua and lib_lanes.lua. freed, which may be missing: keys of tasks and of
+-- locks that are deleted before store_write.
 
 -- For how many more pending and scheduled tasks the queue has room.
 local function store_room(Q)
@@ -64,6 +64,11 @@ local function store_read(batch)
         end
         local i = tonumber(ARGV[at])
         tasks[i] = row
+        row.key = lane_key_of(row.options)
+        if not results[i] and row.state == 'pending' and row.key ~= '' then
+            call('ZCARD', Q .. 'scheduled')
+            call('HLEN', Q .. 'quern:meta')
+        end
         if not results[i] and row.state == 'scheduled' then
             call('ZCARD', Q .. 'scheduled')
             call('ZCARD', Q .. 'quern:due')
@@ -112,7 +117,12 @@ local function store_task(batch, i)
     local call, Q, name, row = redis.call, batch.Q, batch.names[i], batch.tasks[i]
     local id = ARGV[batch.ids + i]
     local message = row and row.message or ARGV[batch.messages + i]
-    if not row or row.state == 'pending' then
+    if row and row.state == 'pending' and row.key ~= '' then
+        local place = lane_next_place(batch.places, Q, batch.now_s * 1000000 + batch.now_us)
+        call('HSET', name, 'msg', message, 'pending_since',
+            string.format('%s%s%03d', batch.now_s, batch.now_us, i - 1))
+        lane_put(Q, id, row.key .. '\31' .. lane_type_of(message), place, batch.now_s)
+    elseif not row or row.state == 'pending' then
         call('HSET', name, 'msg', message, 'state', 'pending', 'pending_since',
             string.format('%s%s%03d', batch.now_s, batch.now_us, i - 1))
         batch.pending[#batch.pending + 1] = id
@@ -140,6 +150,7 @@ end
 local function store_write(batch)
     local Q, results = batch.Q, batch.results
     batch.pending, batch.delayed, batch.exact, batch.whole = {}, {}, {}, {}
+    batch.places = {}
     if next(batch.plans) then
         batch.policies.write(batch)
     end
@@ -153,6 +164,9 @@ local function store_write(batch)
         if #members > 0 then
             redis.call(command, Q .. name, unpack(members))
         end
+    end
+    if batch.places.last then
+        lanes_note(Q, batch.places)
     end
     add('LPUSH', 'pending', batch.pending)
     add('ZADD', 'scheduled', batch.delayed)

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* limit.c - sets, removes and lists the limits of queues. What they mean for a lease:
- * lua/lib_limits.lua.
- *
- * Only those of a whole queue: they lower how many tasks are read from the head of `pending`. One
- * by type or key would need a walk past the tasks that have to wait. */
+ * lua/lib_limits.lua, lua/lib_gates.lua. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,11 +47,6 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
     if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
         return qn_operate_set_limit_of_all(self, limit, err);
     }
-    if (limit->scope == QUERN_LIMIT_TYPE || limit->scope == QUERN_LIMIT_KEY) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "a redis broker limits whole queues only, not types or keys in them: "
-                            "give such tasks a queue of their own");
-    }
     quern_status status = qn_redis_find_queue(broker, limit->queue, err);
     if (status == QUERN_E_NOT_FOUND) {
         status = qn_operate_list_queue(self, limit->queue, err);
@@ -65,24 +57,20 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
 quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_limit_owner *owner,
                                    quern_error *err)
 {
-    int64_t removed = 0;
-    quern_status status = QUERN_OK;
     if (strcmp(owner->queue, QUERN_ALL_QUEUES) == 0) {
         return qn_operate_remove_limit_of_all(qn_redis_of(broker), owner, err);
     }
-    if (owner->scope == QUERN_LIMIT_QUEUE || owner->scope == QUERN_LIMIT_SEMAPHORE) {
-        struct qn_pipeline pipeline;
-        const struct qn_reply *reply = NULL;
-        qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-        qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
-        qn_keys_add_prefix(&pipeline, owner->queue);
-        qn_pipeline_text(&pipeline, "r");
-        qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, false));
-        qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, true));
-        status = qn_pipeline_ask(&pipeline, &reply, err);
-        removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
-        qn_pipeline_end(&pipeline);
-    }
+    struct qn_pipeline pipeline;
+    const struct qn_reply *reply = NULL;
+    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
+    qn_keys_add_prefix(&pipeline, owner->queue);
+    qn_pipeline_text(&pipeline, "r");
+    qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, false));
+    qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, true));
+    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
+    int64_t removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
+    qn_pipeline_end(&pipeline);
     return status == QUERN_OK && removed == 0 ? qn_limit_not_found(owner, err) : status;
 }
 

@@ -1,19 +1,35 @@
 -- limits.lua - the limits of a queue with their present use. Writes nothing.
 --
--- KEYS: prefix of the queue. Reply: for each limit its scope (1 queue, 4 semaphore), name, count,
--- period in ms (0: of tasks that run), burst, and how many run, have started, or hold a token.
+-- KEYS: prefix of the queue. Reply: for each limit its scope (1 queue, 2 type, 3 key, 4 semaphore),
+-- name, count, period in ms (0: of tasks that run), burst, and how many run, have started, or hold
+-- a token. By scope and name, those of running tasks first. Of each type or key by itself no use
+-- is counted.
 local Q = KEYS[1]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- include: limits/lib_tokens.lua
--- include: lib_limits.lua
-local limits, reply = limits_read(Q, now_ms), {}
+-- include: limits/lib_limits.lua
+-- include: limits/lib_holders.lua
+local rows, fields = {}, redis.pcall('HGETALL', Q .. 'quern:limit:set')
 
-local function add(...)
-    for _, value in ipairs({...}) do
-        reply[#reply + 1] = value
+local function add(scope, name, ...)
+    rows[#rows + 1] = {scope, name, ...}
+end
+for i = 1, #fields, 2 do -- none if it is of the wrong type
+    local field, value = fields[i], fields[i + 1]
+    local scope, what, name = string.match(field, '^([23])([rs]):(.+)$')
+    if scope and what == 'r' and string.match(value, '^%d+$') then
+        add(tonumber(scope), name, whole(value, 0, @QN_LIMIT_COUNT_MAX@), 0, 0,
+            name ~= '*' and hold_count(Q, scope, name) or 0)
+    elseif scope and what == 's' then
+        local starts = starts_read(value, now_ms, Q .. 'quern:limit:use:' .. scope .. ':' .. name)
+        if starts then
+            add(tonumber(scope), name, starts.count, starts.period_ms, starts.burst,
+                name ~= '*' and starts_used(starts) or 0)
+        end
     end
 end
+local limits = limits_read(Q, now_ms)
 if limits and limits.runs then
     add(1, '', limits.runs, 0, 0, limits.running)
 end
@@ -24,6 +40,20 @@ end
 for _, semaphore in ipairs(limits and limits.semaphores or {}) do
     if semaphore.key then
         add(4, semaphore.name, semaphore.count, 0, 0, semaphore.used)
+    end
+end
+table.sort(rows, function(a, b)
+    for k = 1, 2 do
+        if a[k] ~= b[k] then
+            return a[k] < b[k]
+        end
+    end
+    return a[4] < b[4]
+end)
+local reply = {}
+for _, row in ipairs(rows) do
+    for k = 1, 6 do
+        reply[#reply + 1] = row[k]
     end
 end
 return reply

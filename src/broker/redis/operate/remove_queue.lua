@@ -100,6 +100,19 @@ local function empty_sets(key)
     return not is(key, 'zset')
 end
 
+-- The lanes are an index of tasks that were in `scheduled`.
+local function empty_lanes(key)
+    if is(key, 'zset') and room > 0 then
+        local names = redis.call('ZRANGE', key, 0, room - 1)
+        for _, name in ipairs(names) do
+            redis.call('UNLINK', Q .. 'quern:lane:' .. name)
+        end
+        redis.call('ZREMRANGEBYRANK', key, 0, #names - 1)
+        room = room - #names
+    end
+    return not is(key, 'zset')
+end
+
 -- Entries go first, so that no scheduler enqueues any more. Their histories have the queue's tag.
 local removed = 0
 if entries > 0 then
@@ -122,6 +135,7 @@ for _, name in ipairs(zsets) do
 end
 all = empty_groups(Q .. 'groups') and all
 all = empty_sets(Q .. 'aggregation_sets') and all
+all = empty_lanes(Q .. 'quern:lanes') and all
 if not all then
     redis.call('SET', Q .. 'paused', redis.call('TIME')[1], 'NX')
     return {'more', removed}
@@ -130,7 +144,8 @@ for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'arch
     'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
     'quern:workers', 'quern:corrupt', 'quern:charged:1', 'quern:charged:2', 'quern:charged:3',
     'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:max_pending', 'quern:entries',
-    'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'paused'}) do
+    'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'quern:limit:runs',
+    'quern:lanes', 'quern:lanes:idle', 'paused'}) do
     redis.call('DEL', Q .. name)
 end
 for i = 3, #ARGV do

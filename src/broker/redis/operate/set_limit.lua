@@ -1,14 +1,17 @@
--- set_limit.lua - sets or removes limits of a queue (lib_limits.lua). It works when the memory is
--- full, too: a script that has begun to write may go on.
+-- set_limit.lua - sets or removes limits of a queue (lib_limits.lua, lib_gates.lua). It works when
+-- the memory is full, too: a script that has begun to write may go on.
 --
 -- KEYS: prefix of the queue. ARGV: "s", field of quern:limit:set, value; "r" and the fields to
 -- remove; or "u": the limit of all queues may have changed. Reply: how many were set or removed.
 -- A field "4r:name" is a semaphore (lib_tokens.lua). When they change, the runs of quern give
 -- back what they hold of the old ones, and hold a token of each of the new ones.
+--
+-- `limits` in quern:meta: 1 there are limits, of the whole queue only; 2 there are some of types or
+-- keys, or tasks in lanes; 3 tasks with a limit_key have come, whose keys take turns from then on.
 -- include: limits/lib_tokens.lua
 local Q = KEYS[1]
 local key, meta = Q .. 'quern:limit:set', Q .. 'quern:meta'
-redis.call('HGET', meta, 'limits')
+local old = redis.call('HGET', meta, 'limits')
 redis.pcall('ZREM', Q .. 'lease', '')
 local kind = redis.call('TYPE', key).ok
 if kind ~= 'hash' and kind ~= 'none' then
@@ -68,9 +71,21 @@ elseif ARGV[1] == 'r' then
 elseif ARGV[1] == 's' and not name then
     redis.call('HSET', key, ARGV[2], ARGV[3])
 end
-if redis.call('EXISTS', key) == 1 then
+local any, any_of_tasks, any_runs = false, false, false
+for _, field in ipairs(redis.call('HKEYS', key)) do
+    any = true
+    any_of_tasks = any_of_tasks or string.find(field, '^[23][rs]:') ~= nil
+    any_runs = any_runs or string.find(field, '^[23]r:') ~= nil
+end
+if not any_runs then
+    redis.call('DEL', Q .. 'quern:limit:runs') -- made again for the next one
+end
+redis.call('DEL', Q .. 'quern:lanes:idle')
+if old ~= '3' and (any_of_tasks or redis.call('EXISTS', Q .. 'quern:lanes') == 1) then
+    redis.call('HSET', meta, 'limits', '2')
+elseif old ~= '3' and any then
     redis.call('HSET', meta, 'limits', '1')
-else
+elseif old ~= '3' then
     redis.call('HDEL', meta, 'limits')
 end
 return count

@@ -74,6 +74,7 @@ if with_policies then
 -- include: lib_fields.lua
 -- include: lib_replace.lua
 end
+-- include: limits/lib_lanes.lua
 -- include: lib_store.lua
 local batch = {Q = Q, names = names, ids = ids, messages = messages, rows = messages + count + 1,
     results = {}, now_s = now_s, now_us = now_us, policies = policies,

@@ -43,24 +43,10 @@ local fence, now_text = time[1] .. micros, time[1] .. sub(micros, 1, 3)
 
 -- The queues as they are. `queues` has false for one that gives nothing, nil for one not yet read;
 -- `odd_queues` has those that are paused, braked, or have charged tasks or limits.
-local queues, odd_queues, any_limited = {}, nil, nil
+local queues, odd_queues, any_limited, any_lanes = {}, nil, nil, nil
 local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
-
--- The limit of all queues is noted in each queue that there is when it is set (set_limit.lua), and
--- in one that is made later before it gives its first run. Returns whether it was noted now.
-local function note_limit_of_all(prefix)
-    local text = try('HGET', sub(prefix, 1, 6) .. 'quern:limit:set', '4')
-    if type(text) ~= 'string' or try('HEXISTS', prefix .. 'quern:limit:set', '4') ~= 0 then
-        return nil
-    end
-    try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
-    try('HSET', prefix .. 'quern:limit:set', '4', text)
-    try('HSET', prefix .. 'quern:meta', 'sema', text)
-    try('HSETNX', prefix .. 'quern:meta', 'limits', '1')
-    return true
-    -- bug NEW_QUEUE_UNBOUND: return nil
-end
+-- include: limits/lib_limit_of_all.lua
 for i = 1, queue_count do
     local prefix = KEYS[i]
     local paused = call('EXISTS', prefix .. 'paused')
@@ -73,6 +59,7 @@ for i = 1, queue_count do
         odd_queues = odd_queues or {}
         odd_queues[i] = {paused = paused, brake = brake, charged = charged, limited = limited}
         any_limited = any_limited or limited
+        any_lanes = any_lanes or limited and limited ~= '1'
     end
     -- No lease wrote anything else than a number, nor one beyond 2^53 (reached in the year 2255).
     if last and (#last > #fence or #last == #fence and last >= fence) and
@@ -100,7 +87,8 @@ end
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 -- A request for the solo lock ("a") is useless if no queue has charged tasks.
-local rare, limits, solo = nil, nil, string.byte(ARGV[10])
+local rare, limits, lanes, solo = nil, nil, nil, string.byte(ARGV[10])
+local look_closer, begin, read, late_left, bytes_left
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
 -- include: lib_deaths.lua
@@ -108,8 +96,14 @@ if odd_queues or solo ~= 48 and solo ~= 97 then
 -- include: lib_lease.lua
     if any_limited then
 -- include: limits/lib_tokens.lua
--- include: lib_limits.lua
--- include: lib_lease_limits.lua
+-- include: limits/lib_limits.lua
+-- include: limits/lib_lease_limits.lua
+        if any_lanes then
+-- include: limits/lib_lanes.lua
+-- include: limits/lib_holders.lua
+-- include: limits/lib_gates.lua
+-- include: limits/lib_lease_lanes.lua
+        end
     end
 end
 if room == 0 and not rare or kept == '' then
@@ -158,7 +152,7 @@ if rare and rare.step(kept) then
 end
 
 -- The data of our own fields: whether it is late, its charges, and since when it has been pending.
-local function look_closer(opts, past, since)
+function look_closer(opts, past, since)
     local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
     local start_by = opts and match(opts, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
@@ -171,7 +165,7 @@ end
 
 -- The data of a queue; false if a key that will be written has the wrong type. After this ZREM,
 -- which changes nothing, Redis allows the other writes when memory is full.
-local function begin(i, prefix)
+function begin(i, prefix)
     local lease = redis.pcall('ZREM', prefix .. 'lease', '')
     local active = redis.pcall('LLEN', prefix .. 'active')
     if type(lease) ~= 'number' or type(active) ~= 'number' then
@@ -183,7 +177,7 @@ local function begin(i, prefix)
         seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
-local late_left, bytes_left = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@
+late_left, bytes_left = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@
 local unnoted = nil -- a queue with charged tasks of which it is not noted that there are any
 
 -- Checks tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
@@ -211,7 +205,11 @@ local function sort_out(i, heads, first)
         elseif charges and not rare then
             last, unnoted = k + 1, i
             break
-        elseif charges and not rare.admit(charges) then
+        elseif lanes and not charges and lanes.stops(i, message, opts) then
+            last, queue.is_sorting = k + 1, true
+            break
+        elseif charges and (lanes and not lanes.admits(i, message, opts) or
+            not rare.admit(charges)) then
             queue.passed = queue.passed or {}
             -- bug CHARGED_NOT_OVERTAKEN: do break end
             queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
@@ -221,6 +219,9 @@ local function sort_out(i, heads, first)
             ids[count + 4], names[count], sinces[count] = id, name, since
             held[held_count], seen[name] = message, true
             bytes_left = bytes_left - #message
+            if lanes then
+                lanes.take(i, id, message, opts)
+            end
             if is_late then
                 late_left = late_left - 1
             else
@@ -249,14 +250,18 @@ local function sort_out(i, heads, first)
 end
 
 -- Reads up to `want` tasks from where the last reading of the queue ended; returns how many.
-local function read(i, want)
+-- in_turn: of a queue with lanes, those in pending only.
+function read(i, want, in_turn)
     local READ_MAX = 512
-    want = limits and limits.want(i, want) or want
+    want = limits and not in_turn and limits.want(i, want) or want
     local try, prefix, queue, found = redis.pcall, KEYS[i], queues[i], 0
     if rare and queue == nil and want > 0 then
         queue = rare.open(i, begin, want)
         queues[i] = queue
         found = queue and queue.count or 0
+    end
+    if lanes and not in_turn and lanes.of[i] then
+        return found + lanes.pick(i, want - found)
     end
     while found < want and queue ~= false and late_left > 0 and bytes_left > 0 and not unnoted do
         local before, n = queue and queue.read or 0, want - found
@@ -285,7 +290,7 @@ local function read(i, want)
         local more, last = sort_out(i, heads, first)
         found = found + more
         queue.read = first - last - queue.skip
-        queue.is_read = queue.read >= READ_MAX
+        queue.is_read = queue.read >= READ_MAX or queue.is_sorting
         queue.empty = #heads < n or queue.is_read
     end
     return found
@@ -433,6 +438,9 @@ for i = 1, queue_count do
             rare.cut(prefix, queue)
         end
         early = early or queue.is_read
+    end
+    if lanes and queue then
+        lanes.close(i, queue)
     end
     if limits then
         limits.take(i, count)

@@ -48,13 +48,13 @@ if string.byte(brake_field) == 72 then
     is_leaving = true
     -- bug LEAVING_WORKER_RELEASES: is_leaving = false
 end
-local meta = redis.call('HMGET', Q .. 'quern:meta', brake_field, 'sema')
-local brake_old, semaphores = meta[1] or '', meta[2]
+local meta = redis.call('HMGET', Q .. 'quern:meta', brake_field, 'limits', 'sema')
+local brake_old, limited, semaphores = meta[1] or '', meta[2], meta[3]
 local brake = nil
 
 -- By the place of the outcome: '1', '2', '3'; nil: it was applied.
 local applied, applied_count = {}, plain_count
-local ended, places, unstarted, write_limit = {}, {}, {}, nil
+local ended, places, unstarted, write_limits = {}, {}, {}, nil
 
 -- Those with a valid token leave; returns how many.
 local function plan_plain()
@@ -125,16 +125,29 @@ if lost[1] or not plain_only then
     for i = starts_at, others_at - 1, 2 do
         note_start(ARGV[i], ARGV[i + 1])
     end
-    if unstarted[1] and redis.call('HGET', Q .. 'quern:meta', 'limits') then
+    if unstarted[1] and limited then
 -- include: limits/lib_tokens.lua
--- include: lib_limits.lua
-        local limits = limits_read(Q, now_ms)
+-- include: limits/lib_limits.lua
+-- include: limits/lib_lanes.lua
+-- include: limits/lib_holders.lua
+-- include: limits/lib_gates.lua
+        local limits, gates = limits_read(Q, now_ms), gates_open(Q, now_ms)
         local starts = limits and limits.starts
-        for _, fence in ipairs(starts and unstarted or {}) do
-            starts_give_back(starts, now_ms, math.min(math.floor(fence / 1000), now_ms))
+        for _, run in ipairs(unstarted) do
+            local taken_at_ms = math.min(math.floor(run.fence / 1000), now_ms)
+            if starts then
+                starts_give_back(starts, now_ms, taken_at_ms)
+            end
+            if limited ~= '1' then
+                local f = fields_of(run.id, 'msg', 'quern_opts')
+                gates_return(gates, lane_type_of(f[1] or ''), lane_key_of(f[2]), taken_at_ms)
+            end
         end
-        write_limit = starts and function()
-            starts_write(starts, now_ms)
+        write_limits = function()
+            if starts then
+                starts_write(starts, now_ms)
+            end
+            gates_write(gates)
         end
     end
     if brake.changed then
@@ -153,8 +166,13 @@ end
 active = active or active_find(leaving)
 write()
 active_leave(active)
-if write_limit then
-    write_limit()
+if write_limits then
+    write_limits()
+end
+if limited and limited ~= '1' and leaving[1] then
+-- include: limits/lib_holders.lua
+    hold_free(Q, leaving)
+    redis.call('DEL', Q .. 'quern:lanes:idle')
 end
 if semaphores and leaving[1] then
 -- include: limits/lib_tokens.lua

@@ -14,6 +14,7 @@
 -- include: lib_entries.lua
 -- include: lib_history.lua
 -- include: lib_leftovers.lua
+-- include: limits/lib_lanes.lua
 -- include: lib_store.lua
 local Q = KEYS[1]
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':t'

@@ -10,6 +10,7 @@
 -- include: lib_entries.lua
 -- include: lib_history.lua
 -- include: lib_leftovers.lua
+-- include: limits/lib_lanes.lua
 -- include: lib_store.lua
 local Q, name = KEYS[1], ARGV[3]
 local session_key = Q .. 'quern:s:' .. ARGV[1] .. ':t'

@@ -31,6 +31,8 @@
 #define QN_KEY_SKIP "quern:skip"
 #define QN_KEY_MAX_PENDING "quern:max_pending"
 #define QN_KEY_LIMITS "quern:limit:set"
+#define QN_KEY_LANES "quern:lanes"
+#define QN_KEY_IDLE "quern:lanes:idle"
 #define QN_KEY_BRAKED "quern:braked"
 #define QN_KEY_META "quern:meta"
 #define QN_KEY_HOLDERS "quern:workers"

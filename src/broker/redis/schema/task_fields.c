@@ -39,12 +39,32 @@ static int64_t next_duration_ms(struct qn_cursor *row)
     return next_number(row, QN_DURATION_MS_MAX);
 }
 
+/* Characters that end a word, or this field where it is sent with another one, and what stands for
+ * them in a limit_key: no name has a character below the space. */
+static const char key_plain[] = " ;";
+static const char key_stored[] = "\x1e\x1d";
+
+static char swap(char c, const char *from, const char *to)
+{
+    const char *found = c == '\0' ? NULL : strchr(from, c);
+    return found == NULL ? c : to[found - from];
+}
+
+static size_t write_key(const char *key, char *out)
+{
+    size_t size = 0;
+    for (; key[size] != '\0'; size++) {
+        out[size] = swap(key[size], key_plain, key_stored);
+    }
+    return size;
+}
+
 size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
         task->start_by_at_ms == 0 && task->retry.kind == QN_BACKOFF_DEFAULT &&
-        task->unique_span_ms == 0) {
+        task->unique_span_ms == 0 && task->limit_key == NULL) {
         return 0;
     }
     int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
@@ -58,6 +78,10 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
     if (task->unique_span_ms > 0) {
         size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " u%d:%lld",
                          (int)task->unique_until, (long long)task->unique_span_ms);
+    }
+    if (task->limit_key != NULL) {
+        size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " k");
+        size += (int)write_key(task->limit_key, out + size);
     }
     return (size_t)size;
 }
@@ -76,6 +100,18 @@ static void read_lock_terms(const char *text, size_t size, struct qn_task_fields
     }
 }
 
+/* The last word, "kacme"; it has no space. */
+static void read_limit_key(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
+{
+    size_t first = size;
+    while (first > 0 && text[first - 1] != ' ') {
+        first--;
+    }
+    bool has_key = first > 0 && size - first > 1 && text[first] == 'k';
+    ret_opts->limit_key = has_key ? text + first + 1 : NULL;
+    ret_opts->limit_key_size = has_key ? size - first - 1 : 0;
+}
+
 void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
 {
     struct qn_cursor row = {text, text + size};
@@ -92,6 +128,7 @@ void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fiel
     ret_opts->unique_until = QUERN_UNIQUE_UNTIL_DONE;
     ret_opts->unique_span_ms = 0;
     read_lock_terms(text, size, ret_opts);
+    read_limit_key(text, size, ret_opts);
 }
 
 void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fields_past *ret_past)
@@ -157,7 +194,8 @@ static int64_t timeout_of(int64_t timeout_ms)
     return timeout_ms == QN_TIMEOUT_NEVER_MS ? timeout_ms : qn_duration_ms_of(timeout_ms);
 }
 
-static void add_opts(struct qn_task *task, const struct qn_task_fields_opts *opts)
+static quern_status add_opts(struct qn_arena *arena, struct qn_task *task,
+                             const struct qn_task_fields_opts *opts, quern_error *err)
 {
     task->timeout_ms = exact(opts->timeout_ms, task->timeout_ms);
     task->deadline_at_ms = exact(opts->deadline_at_ms, task->deadline_at_ms);
@@ -165,6 +203,19 @@ static void add_opts(struct qn_task *task, const struct qn_task_fields_opts *opt
     task->retry = opts->retry;
     task->unique_until = opts->unique_until;
     task->unique_span_ms = opts->unique_span_ms;
+    if (opts->limit_key == NULL) {
+        return QUERN_OK;
+    }
+    char *key = qn_arena_alloc(arena, opts->limit_key_size + 1);
+    if (key == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < opts->limit_key_size; i++) {
+        key[i] = swap(opts->limit_key[i], key_stored, key_plain);
+    }
+    key[opts->limit_key_size] = '\0';
+    task->limit_key = key;
+    return QUERN_OK;
 }
 
 quern_status qn_task_fields_decode(struct qn_arena *arena, const struct qn_stored_task *stored,
@@ -197,7 +248,10 @@ quern_status qn_task_fields_decode(struct qn_arena *arena, const struct qn_store
         .header_count = message.header_count,
     };
     if (stored->opts != NULL) {
-        add_opts(&task, stored->opts);
+        status = add_opts(arena, &task, stored->opts, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
         /* A retry of Go's leaves our field as it is. */
         task.start_by_at_ms = message.retry_count > 0 ? 0 : stored->opts->start_by_at_ms;
     }

@@ -25,6 +25,8 @@ struct qn_task_fields_opts {
     int64_t start_by_at_ms; /* 0: no limit, or it has started */
     int32_t unique_until;
     int64_t unique_span_ms; /* 0: unknown */
+    const char *limit_key;  /* as it is written, borrowed; NULL: none */
+    size_t limit_key_size;
 };
 /* quern_past: the history of the task; written when a run ends other than by done. */
 struct qn_task_fields_past {
@@ -49,7 +51,7 @@ struct qn_task_fields_run {
     size_t worker_id_size;
 };
 
-#define QN_FIELD_SIZE 256
+#define QN_FIELD_SIZE 512
 /* quern_opts without enqueued_at_ms, which the script puts before it, because that is the server's
  * time. Returns the length; 0: the message of a task that is pending at once has everything. Tasks
  * with a deadline always have it, so that scripts see the deadline without reading the message; the

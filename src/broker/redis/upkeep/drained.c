@@ -17,7 +17,8 @@ static const struct part any_state[] = {{"LLEN", "pending"},
                                         {"ZCARD", "scheduled"},
                                         {"ZCARD", "retry"},
                                         {"ZCARD", "aggregation_sets"}};
-static const struct part can_start[] = {{"LLEN", "pending"}, {"EXISTS", "paused"}};
+static const struct part can_start[] = {
+    {"LLEN", "pending"}, {"EXISTS", "paused"}, {"EXISTS", QN_KEY_LANES}};
 
 /* Of one queue: whether there is anything in its parts, the first of which is at `first`. */
 static quern_status read_queue(const struct qn_pipeline *pipeline, size_t first, size_t part_count,
@@ -55,8 +56,8 @@ quern_status qn_redis_drained(struct qn_broker *broker, struct qn_names queues, 
         bool has[sizeof any_state / sizeof any_state[0]];
         status = read_queue(&pipeline, i * part_count, part_count, has, err);
         if (status == QUERN_OK) {
-            busy =
-                busy || (any ? has[0] || has[1] || has[2] || has[3] || has[4] : has[0] && !has[1]);
+            busy = busy || (any ? has[0] || has[1] || has[2] || has[3] || has[4]
+                                : (has[0] || has[2]) && !has[1]);
         }
     }
     qn_pipeline_end(&pipeline);

@@ -4,14 +4,15 @@
 -- Reply: {moved, microseconds until the next is due (0 or less: it is due), "": none is known}.
 --
 -- A task is due at its moment in quern:due if that is valid, else at its score. If its hash is
--- gone, or the task runs, only its entries are removed. A task whose hash names a group goes to
--- that. Charged tasks are put into their index, too (lib_end.lua). A queue with a key of the wrong
--- type is skipped, and reported by recover.lua; any other error is returned when all queues are
--- done.
+-- gone, or the task runs, only its entries are removed. A task that waits in a lane is put ahead
+-- again, and one with a limit_key goes to its lane. A task whose hash names a group goes to that.
+-- Charged tasks are put into their index, too (lib_end.lua). A queue with a key of the wrong type
+-- is skipped, and reported by recover.lua; any other error is returned when all queues are done.
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_due.lua
+-- include: limits/lib_lanes.lua
 
 -- The due tasks, not yet sorted: {id, due_ms}. Then the stale entries of the index.
 local function find(Q, limit)
@@ -40,18 +41,30 @@ local function find(Q, limit)
     return found, stale
 end
 
--- Where each goes: pending, a group, or nowhere. Reads all keys that will be written.
+-- Whether a lease still finds this task in its lane.
+local function is_in_lane(Q, id, state, aside)
+    local name = string.match(aside, '^%d+ (.*)$') or ''
+    return state == 'scheduled' and type(redis.pcall('ZSCORE', Q .. 'quern:lanes', name)) ==
+        'string' and type(redis.pcall('ZSCORE', Q .. 'quern:lane:' .. name, id)) == 'string'
+end
+
+-- Where each goes: pending, a group, its lane, or nowhere. Reads all keys that will be written.
 local function choose(Q, found, limit)
-    local pending, grouped, ghosts, ids = {}, {}, {}, {}
+    local pending, grouped, ghosts, ids, ahead = {}, {}, {}, {}, {}
     redis.call('LLEN', Q .. 'pending')
     redis.call('SCARD', Q .. 'groups')
     for i = 1, math.min(#found, limit) do
         local id = found[i][1]
         local hash = Q .. 't:' .. id
-        local fields = redis.pcall('HMGET', hash, 'state', 'group', 'quern_past')
+        local fields = redis.pcall('HMGET', hash, 'state', 'group', 'quern_past', 'quern_aside',
+            'quern_opts', 'pending_since')
         ids[i] = id
         if fields.err or redis.call('HSTRLEN', hash, 'msg') == 0 then
             ghosts[#ghosts + 1] = not fields.err and hash or nil -- else it is left to doctor
+        elseif fields[4] and is_in_lane(Q, id, fields[1], fields[4]) then
+            -- bug ASIDE_FOR_EVER: elseif fields[4] and fields[1] == 'scheduled' then
+            ahead[#ahead + 1] = string.format('%.0f', now_s + LANE_AHEAD_S)
+            ahead[#ahead + 1] = id
         elseif fields[1] ~= 'active' or not redis.call('ZSCORE', Q .. 'lease', id) then
             if fields[2] and fields[2] ~= '' then
                 redis.call('ZCARD', Q .. 'g:' .. fields[2])
@@ -59,10 +72,13 @@ local function choose(Q, found, limit)
             else
                 pending[#pending + 1] = found[i]
                 found[i].charges = string.match(fields[3] or '', '^[1-9]%d*')
+                found[i].key = lane_key_of(fields[5])
+                -- Its lane is gone: it waits since then.
+                found[i].since = fields[4] and fields[1] == 'scheduled' and fields[6]
             end
         end
     end
-    return pending, grouped, ghosts, ids
+    return pending, grouped, ghosts, ids, ahead
 end
 
 -- This is optional: an index of the wrong type stops nothing.
@@ -74,15 +90,24 @@ local function note_charged(Q, entry, i)
 end
 
 local function move(Q, pending, grouped)
-    local ids = {}
+    local ids, places = {}, {}
     for i, entry in ipairs(pending) do
         local since_ms = entry[2] > 0 and entry[2] < 9e12 and entry[2] or now_ms
-        ids[i] = entry[1]
-        redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'pending', 'pending_since',
-            string.format('%.0f%06d', since_ms, i))
+        local since = entry.since or string.format('%.0f%06d', since_ms, i)
+        redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'pending', 'pending_since', since)
+        if entry.key ~= '' and not entry.charges then
+            local message = redis.call('HGET', Q .. 't:' .. entry[1], 'msg')
+            lane_put(Q, entry[1], entry.key .. '\31' .. lane_type_of(message),
+                lane_next_place(places, Q, now_ms * 1000), now_s)
+        else
+            ids[#ids + 1] = entry[1]
+        end
         if entry.charges then
             note_charged(Q, entry, i)
         end
+    end
+    if places.last then
+        lanes_note(Q, places)
     end
     if #ids > 0 then
         redis.call('LPUSH', Q .. 'pending', unpack(ids))
@@ -114,7 +139,7 @@ local function forward(Q, limit)
         return 0, 0
     end
     table.sort(found, function(a, b) return a[2] < b[2] or (a[2] == b[2] and a[1] < b[1]) end)
-    local pending, grouped, ghosts, ids = choose(Q, found, limit)
+    local pending, grouped, ghosts, ids, ahead = choose(Q, found, limit)
     local groups = groups_of(Q, stale)
     redis.call('ZREM', Q .. 'lease', '')
     if #stale > 0 then
@@ -130,6 +155,9 @@ local function forward(Q, limit)
     end
     if #ghosts > 0 then
         redis.call('DEL', unpack(ghosts))
+    end
+    if #ahead > 0 then
+        redis.call('ZADD', Q .. 'scheduled', unpack(ahead))
     end
     move(Q, pending, grouped)
     return #pending + #grouped, #ids

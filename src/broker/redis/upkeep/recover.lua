@@ -359,10 +359,16 @@ if #stubs > 0 then
 end
 write_to('ZADD', Q .. 'lease', adopted)
 write_to('HSET', Q .. 'quern:workers', gone)
-local semaphores = leaving[1] and redis.call('HGET', Q .. 'quern:meta', 'sema')
+local meta = leaving[1] and redis.call('HMGET', Q .. 'quern:meta', 'limits', 'sema') or {}
+local limited, semaphores = meta[1], meta[2]
 if semaphores then
 -- include: limits/lib_tokens.lua
     tokens_return(tokens_of(semaphores), T, leaving)
+end
+if limited and limited ~= '1' then
+-- include: limits/lib_holders.lua
+    hold_free(Q, leaving)
+    redis.call('DEL', Q .. 'quern:lanes:idle')
 end
 if at_end then
     reply[2] = 1

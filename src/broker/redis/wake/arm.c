@@ -26,9 +26,9 @@ static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
                       const struct qn_redis_pair *pair, struct qn_names queues)
 {
     qn_redis_pair_redirect(pipeline, pair);
-    static const char *const keys[] = {"pending",     "paused",      "scheduled",
-                                       "retry",       QN_KEY_DUE,    QN_KEY_SKIP,
-                                       QN_KEY_BRAKED, QN_KEY_LIMITS, "active"};
+    static const char *const keys[] = {"pending",    "paused",    "scheduled",   "retry",
+                                       QN_KEY_DUE,   QN_KEY_SKIP, QN_KEY_BRAKED, QN_KEY_LIMITS,
+                                       QN_KEY_LANES, QN_KEY_IDLE, "active"};
     size_t key_count = sizeof keys / sizeof keys[0] - (self->awaits_ends ? 0 : 1);
     qn_pipeline_script(pipeline, &qn_lua_arm, queues.count * key_count);
     for (size_t i = 0; i < queues.count * key_count; i++) {

@@ -5,7 +5,7 @@
 -- declares, not those that it reads: so all of them are declared, unlike in our other scripts.
 --
 -- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked,
--- quern:limit:set, and perhaps active.
+-- quern:limit:set, quern:lanes, quern:lanes:idle, and perhaps active.
 -- ARGV: the worker's host; how many keys a queue has.
 -- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none); 1
 -- if a queue gives nothing until one of its runs ends. Then the caller declares `active`, too; not
@@ -36,7 +36,7 @@ end
 
 local function has_room(Q)
 -- include: limits/lib_tokens.lua
--- include: lib_limits.lua
+-- include: limits/lib_limits.lua
     local limits = limits_read(Q, math.floor(now_us / 1000))
     if limits and (limits.runs and limits.running >= limits.runs or
         limits.semaphores[1] and limits_room(limits) == 0) then
@@ -49,11 +49,15 @@ local function has_room(Q)
     return not limits or limits_room(limits) > 0
 end
 
-local function look(pending, paused, skip, braked, limit)
+-- lanes: these wait in lanes, and no lease found that they all have to (lib_lease_lanes.lua).
+local function look(pending, paused, ...)
+    local _, _, _, skip, braked, limit, lanes, idle = ...
     local Q = string.sub(pending, 1, -1 - #'pending')
-    local size = redis.call('EXISTS', paused) == 0 and redis.call('LLEN', pending) or 0
-    if size > 0 and redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
-        size > skipped(pending, skip) and
+    local runs = redis.call('EXISTS', paused) == 0
+    local size = runs and redis.call('LLEN', pending) or 0
+    local waits = runs and redis.call('EXISTS', lanes) == 1 and redis.call('EXISTS', idle) == 0
+    if (waits or size > 0 and size > skipped(pending, skip)) and
+        redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
         (redis.call('EXISTS', limit) == 0 or has_room(Q)) then
         work = 1
     end
@@ -61,6 +65,6 @@ local function look(pending, paused, skip, braked, limit)
 end
 
 for i = 1, #KEYS, tonumber(ARGV[2]) do
-    pcall(look, KEYS[i], KEYS[i + 1], KEYS[i + 5], KEYS[i + 6], KEYS[i + 7])
+    pcall(look, unpack(KEYS, i, i + 9))
 end
 return {work, due_ms == math.huge and -1 or math.max(0, due_ms * 1000 - now_us), full}

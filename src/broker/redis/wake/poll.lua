@@ -15,7 +15,9 @@ local reply = {string.format('%.0f', math.floor(now_us / 1000)), 0, -1}
 local due_ms = math.huge
 
 local function is_held(Q)
-    if redis.call('EXISTS', Q .. 'paused') == 0 and redis.call('LLEN', Q .. 'pending') > 0 then
+    if redis.call('EXISTS', Q .. 'paused') == 0 and (redis.call('LLEN', Q .. 'pending') > 0 or
+        redis.call('EXISTS', Q .. 'quern:lanes') > redis.call('EXISTS', Q .. 'quern:lanes:idle'))
+    then
         reply[2] = 1
     end
     due_ms = math.min(due_ms, next_due_ms(Q))

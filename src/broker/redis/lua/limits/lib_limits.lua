@@ -3,9 +3,10 @@
 -- any, behind lib_tokens.lua. What is garbage, or of the wrong type, costs its own limit only.
 --
 -- quern:limit:set is a hash: '1r' -> 'count': how many tasks of the queue may run; '1s' -> 'count
--- period_ms burst': how many may start; '4': its semaphores (lib_tokens.lua). quern:limit:use:1 is
--- what is used of the latter: 'period_ms bucket at_ms debt clear_at_ms', then the slots of a
--- window, the present one first. It expires when nothing counts any more.
+-- period_ms burst': how many may start; '4': its semaphores (lib_tokens.lua); those of types and
+-- keys: lib_gates.lua. quern:limit:use:1 is what is used of a limit of starts:
+-- 'period_ms bucket at_ms debt clear_at_ms', then the slots of a window, the present one first. It
+-- expires when nothing counts any more.
 local SLOTS = @QN_LIMIT_SLOTS@
 
 local function whole(text, least, most)
@@ -81,15 +82,15 @@ local function use_read(limit, text, now_ms)
     limit.changed = limit.at_ms > now_ms
 end
 
--- The limit of starts, with its use brought to now; nil: there is none.
-local function starts_read(Q, text, now_ms)
+-- The limit of starts whose use is at `key`, brought to now; nil: there is none.
+local function starts_read(text, now_ms, key)
     local count, period_ms, burst = string.match(text or '', '^(%d+) (%d+) (%d+)$')
     if not count then
         return nil
     end
     local limit = {count = whole(count, 1, @QN_LIMIT_COUNT_MAX@),
         period_ms = whole(period_ms, 1, @QN_LIMIT_PERIOD_MS_MAX@),
-        burst = whole(burst, 0, @QN_LIMIT_COUNT_MAX@), key = Q .. 'quern:limit:use:1'}
+        burst = whole(burst, 0, @QN_LIMIT_COUNT_MAX@), key = key}
     limit.slot_ms = math.ceil(limit.period_ms / SLOTS)
     local use = redis.pcall('GET', limit.key)
     use_read(limit, type(use) == 'string' and use or '', now_ms)
@@ -158,7 +159,7 @@ end
 local function limits_read(Q, now_ms)
     local f = redis.pcall('HMGET', Q .. 'quern:limit:set', '1r', '1s', '4')
     local runs = type(f[1]) == 'string' and string.match(f[1], '^%d+$')
-    local starts = not f.err and starts_read(Q, f[2], now_ms)
+    local starts = not f.err and starts_read(f[2], now_ms, Q .. 'quern:limit:use:1')
     local semaphores = tokens_read(f[3], math.floor(now_ms / 1000))
     if not runs and not starts and not semaphores[1] then
         return nil

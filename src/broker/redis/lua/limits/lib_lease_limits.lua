@@ -88,6 +88,9 @@ function limits.finish(i)
         starts_write(own.starts, now_ms)
     end
     local size = odd_queues[i].paused == 0 and try('LLEN', prefix .. 'pending')
+    if size == 0 and lanes and lanes.of[i] then
+        size = try('ZCARD', prefix .. 'quern:lanes')
+    end
     if type(size) ~= 'number' or size == 0 or own.runs and own.running >= own.runs then
         return 0
     end

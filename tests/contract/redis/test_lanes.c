@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/* test_lanes.c - tasks that wait for a limit of their type or key on Redis: how Go sees and takes
+ * them, what a damaged or missing index costs, and the bounds of a lease. */
+#include "lib_contract.h"
+
+#include <string.h>
+
+#include "broker/limit/limit.h"
+#include "lib_store.h"
+#include "task/limit.h"
+
+#define Q "asynq:{default}:"
+
+static struct test_redis *server(void)
+{
+    return test_store_server();
+}
+
+static void set_limit(struct contract *c, quern_limit_scope scope, const char *name,
+                      const char *text)
+{
+    struct qn_limit parsed;
+    quern_error err = {0};
+    assert_ok(qn_limit_parse(text, &parsed, &err), err);
+    const quern_limit limit = {.queue = "default",
+                               .scope = (int32_t)scope,
+                               .name = name,
+                               .count = parsed.count,
+                               .period_ms = parsed.period_ms,
+                               .burst = parsed.burst};
+    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
+}
+
+static void remove_limit(struct contract *c, quern_limit_scope scope, const char *name)
+{
+    const struct qn_limit_owner owner = {.queue = "default", .scope = scope, .name = name};
+    assert_int_equal(qn_broker_remove_limit(c->broker, &owner, NULL), QUERN_OK);
+}
+
+static void put(struct contract *c, const char *id, const char *key)
+{
+    contract_enqueue(c, &(quern_task){.type = "t", .id = id, .limit_key = key});
+}
+
+/* Leases all that may run, in as many leases as that takes; they are done at once. */
+static size_t run_all(struct contract *c)
+{
+    struct qn_leased *runs[QN_BATCH_MAX];
+    size_t sum = 0;
+    size_t count = 0;
+    do {
+        count = contract_lease(c, "default", QN_BATCH_MAX, runs);
+        for (size_t i = 0; i < count; i++) {
+            (void)contract_finish(c, runs[i], QN_DONE);
+        }
+        sum += count;
+    } while (count > 0 || c->more);
+    return sum;
+}
+
+/* "a" runs and has the only place of its key; "b", "c" and "d" wait for it. */
+static struct qn_leased *fill_key(struct contract *c)
+{
+    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    put(c, "a", "k");
+    put(c, "b", "k");
+    put(c, "c", "k");
+    put(c, "d", "k");
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_null(contract_take(c, "default"));
+    return run;
+}
+
+/* As long as it takes Go's forwarder to get them. */
+static void pass_the_far_moment(struct contract *c)
+{
+    int64_t next_due_at_ms = 0;
+    contract_advance(c, (QN_LIMIT_ASIDE_S + 1) * INT64_C(1000));
+    while (contract_forward(c, "default", &next_due_at_ms) > 0) {
+    }
+}
+
+/* --- Go -------------------------------------------------------------------------------- */
+
+static void waiting_task_is_scheduled_for_go(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    assert_string_equal(test_redis_do(server(), "HGET " Q "t:b state"), "scheduled");
+    long long at_s = test_redis_count(server(), "ZSCORE " Q "scheduled b");
+    assert_int_equal(at_s, CONTRACT_NOW_MS / 1000 + QN_LIMIT_ASIDE_S);
+    assert_int_equal(test_redis_count(server(), "LLEN " Q "pending"), 0);
+    (void)contract_finish(c, run, QN_DONE);
+    assert_int_equal(run_all(c), 3);
+    assert_int_equal(test_redis_count(server(), "EXISTS " Q "scheduled " Q "quern:lanes"), 0);
+}
+
+static void forward_puts_a_waiting_task_further_ahead(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    pass_the_far_moment(c);
+    assert_int_equal(test_redis_count(server(), "LLEN " Q "pending"), 0);
+    assert_int_equal(test_redis_count(server(), "ZCARD " Q "scheduled"), 3);
+    long long at_s = test_redis_count(server(), "ZSCORE " Q "scheduled b");
+    assert_true(at_s > CONTRACT_NOW_MS / 1000 + 2 * QN_LIMIT_ASIDE_S);
+    (void)contract_finish(c, run, QN_DONE);
+    qn_leased_free(contract_take_id(c, "default", "b"));
+}
+
+/* As asynq's RunTask, DeleteTask and ArchiveTask leave them. */
+static void inspector_of_go_takes_waiting_tasks(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    (void)test_redis_do(server(), "ZREM " Q "scheduled c");
+    (void)test_redis_do(server(), "LPUSH " Q "pending c");
+    (void)test_redis_do(server(), "HSET " Q "t:c state pending");
+    (void)test_redis_do(server(), "ZREM " Q "scheduled b");
+    (void)test_redis_do(server(), "DEL " Q "t:b");
+    (void)test_redis_do(server(), "ZREM " Q "scheduled d");
+    (void)test_redis_do(server(), "ZADD " Q "archived 1800000000 d");
+    (void)test_redis_do(server(), "HSET " Q "t:d state archived");
+    assert_null(contract_take(c, "default")); /* the limit binds c all the same */
+    (void)contract_finish(c, run, QN_DONE);
+    run = contract_take_id(c, "default", "c");
+    assert_null(contract_take(c, "default"));
+    (void)contract_finish(c, run, QN_DONE);
+    assert_int_equal(run_all(c), 0);
+    assert_int_equal(contract_state(c, "default", "d"), QUERN_TASK_ARCHIVED);
+    assert_int_equal(test_redis_count(server(), "EXISTS " Q "quern:lanes"), 0);
+}
+
+/* Its worker was killed, and Go's recoverer, or an operator, took the run away. */
+static void place_of_a_run_that_go_ended_comes_back(struct contract *c)
+{
+    qn_leased_free(fill_key(c));
+    (void)test_redis_do(server(), "LREM " Q "active 1 a");
+    (void)test_redis_do(server(), "ZREM " Q "lease a");
+    (void)test_redis_do(server(), "DEL " Q "t:a");
+    qn_leased_free(contract_take_id(c, "default", "b"));
+    assert_null(contract_take(c, "default"));
+}
+
+static void late_success_finds_its_task_in_a_lane(struct contract *c)
+{
+    contract_heartbeat(c->broker, CONTRACT_WORKER);
+    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    put(c, "a", "k");
+    put(c, "b", "k");
+    struct qn_leased *run = contract_fetch(c, "default");
+    assert_string_equal(run->task.id, "a");
+    contract_expire(c, "default");
+    set_limit(c, QUERN_LIMIT_KEY, "k", "0");
+    assert_null(contract_take(c, "default"));
+    assert_string_equal(test_redis_do(server(), "HGET " Q "t:a state"), "scheduled");
+    assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
+    assert_int_equal(contract_state(c, "default", "a"), 0);
+    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    qn_leased_free(contract_take_id(c, "default", "b"));
+}
+
+/* --- Damage ---------------------------------------------------------------------------- */
+
+static const char *const indexes[] = {Q "quern:lanes", Q "quern:lane:k\x1ft", Q "quern:limit:runs",
+                                      Q "quern:lanes:idle"};
+
+/* No task is lost or stuck, and the limit is kept as far as it is known. */
+static void missing_or_damaged_index_loses_no_task(struct contract *c)
+{
+    static const char *const values[] = {"", "SET %s x", "LPUSH %s x"};
+    for (size_t i = 0; i < TEST_COUNT(indexes) * TEST_COUNT(values); i++) {
+        const char *key = indexes[i / TEST_COUNT(values)];
+        const char *value = values[i % TEST_COUNT(values)];
+        test_redis_empty(server());
+        struct qn_leased *run = fill_key(c);
+        (void)test_redis_do(server(), "DEL %s", key);
+        if (value[0] != '\0') {
+            (void)test_redis_do(server(), value, key);
+        }
+        assert_null(contract_take(c, "default"));
+        (void)contract_finish(c, run, QN_DONE);
+        size_t count = run_all(c);
+        pass_the_far_moment(c);
+        assert_int_equal(count + run_all(c), 3);
+        assert_int_equal(test_redis_count(server(), "EXISTS " Q "scheduled " Q "pending"), 0);
+    }
+}
+
+static void all_keys_of_ours_lost_costs_the_limits_only(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    (void)test_redis_do(server(), "DEL " Q "quern:meta " Q "quern:limit:set " Q
+                                  "quern:limit:runs " Q "quern:lanes " Q "quern:lanes:idle");
+    (void)test_redis_do(server(), "DEL %s", indexes[1]);
+    assert_int_equal(run_all(c), 0);
+    pass_the_far_moment(c);
+    assert_int_equal(run_all(c), 3);
+    (void)contract_finish(c, run, QN_DONE);
+    assert_int_equal(test_redis_count(server(), "EXISTS " Q "scheduled " Q "pending"), 0);
+}
+
+/* --- Many ------------------------------------------------------------------------------ */
+
+/* "a0000" to "t0099", each letter a millisecond later. */
+#define MANY 1200
+static void put_very_many(struct contract *c)
+{
+    for (char prefix[] = "a"; prefix[0] <= 't'; prefix[0]++) {
+        contract_put_many(c, "default", prefix, MANY / 20);
+        contract_advance(c, 1);
+    }
+}
+
+/* A lease moves 512 of them at most, and those behind them come in the next one. */
+static void new_limit_sorts_what_waits_in_bounded_leases(struct contract *c)
+{
+    struct qn_leased *runs[2];
+    int leases = 0;
+    put_very_many(c);
+    contract_enqueue(c, &(quern_task){.type = "quick", .id = "last"});
+    set_limit(c, QUERN_LIMIT_TYPE, "t", "1");
+    assert_int_equal(contract_lease(c, "default", 1, runs), 1);
+    assert_string_equal(runs[0]->task.id, "a0000");
+    assert_true(test_redis_count(server(), "ZCARD " Q "scheduled") <= 511 + 64);
+    while (contract_lease(c, "default", 1, &runs[1]) == 0) {
+        assert_true(c->more);
+        assert_true(++leases < 8);
+    }
+    assert_string_equal(runs[1]->task.id, "last");
+    (void)contract_finish(c, runs[1], QN_DONE);
+    remove_limit(c, QUERN_LIMIT_TYPE, "t");
+    for (int i = 1; i < MANY;) {
+        struct qn_leased *more[QN_BATCH_MAX];
+        size_t count = contract_lease(c, "default", QN_BATCH_MAX, more);
+        assert_true(count > 0 || c->more);
+        for (size_t k = 0; k < count; k++, i++) {
+            char id[16];
+            (void)snprintf(id, sizeof id, "%c%04d", 'a' + i / (MANY / 20), i % (MANY / 20));
+            assert_string_equal(more[k]->task.id, id);
+            (void)contract_finish(c, more[k], QN_DONE);
+        }
+    }
+    (void)contract_finish(c, runs[0], QN_DONE);
+    assert_int_equal(run_all(c), 0);
+    assert_int_equal(test_redis_count(server(), "HEXISTS " Q "quern:meta limits"), 0);
+}
+
+static void removed_queue_leaves_no_key(struct contract *c)
+{
+    quern_error err = {0};
+    struct qn_leased *run = fill_key(c);
+    (void)contract_finish(c, run, QN_DONE);
+    put(c, "e", "other");
+    assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
+    const char *left = test_redis_do(server(), "KEYS asynq:*{default}*");
+    for (const char *at = left; *at != '\0'; at = strchr(at, '\n') + 1) {
+        assert_non_null(strstr(at, "quern:s:") == at + strlen(Q) ? at : NULL);
+    }
+}
+
+/* --- Waking up ------------------------------------------------------------------------- */
+
+static bool arm(struct contract *c)
+{
+    const char *const queue = "default";
+    bool work = false;
+    int64_t due_at_ms = 0;
+    quern_error err = {0};
+    assert_ok(qn_broker_arm(c->broker, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err), err);
+    return work;
+}
+
+static void tasks_that_all_wait_are_no_work_for_a_sleeping_worker(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    assert_false(arm(c));
+    (void)contract_finish(c, run, QN_DONE);
+    assert_true(arm(c));
+    run = contract_take_id(c, "default", "b");
+    assert_null(contract_take(c, "default"));
+    assert_false(arm(c));
+    put(c, "x", "other");
+    assert_true(arm(c));
+    (void)contract_finish(c, contract_take_id(c, "default", "x"), QN_DONE);
+    assert_null(contract_take(c, "default"));
+    assert_false(arm(c));
+    set_limit(c, QUERN_LIMIT_KEY, "k", "2");
+    assert_true(arm(c));
+    (void)contract_finish(c, run, QN_DONE);
+}
+
+/* One at a time, until one of them ends otherwise than by a death. */
+static void probe_of_a_braked_queue_comes_from_a_lane(struct contract *c)
+{
+    struct qn_leased *runs[QN_BATCH_MAX];
+    size_t removed = 0;
+    quern_error err = {0};
+    const quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_PENDING};
+    contract_put_many(c, "default", "bad", QN_BRAKE_DEATHS);
+    assert_int_equal(contract_lease(c, "default", QN_BRAKE_DEATHS, runs), QN_BRAKE_DEATHS);
+    for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
+        (void)contract_die(c, runs[i]);
+    }
+    assert_true(c->braked);
+    assert_ok(qn_broker_operate_all(c->broker,
+                                    &(struct qn_bulk){QUERN_ACTION_DELETE, &filter, QN_BATCH_MAX},
+                                    &removed, &err),
+              err);
+    put(c, "a", "k");
+    put(c, "b", "k");
+    struct qn_leased *run = contract_take(c, "default");
+    for (int i = 0; run == NULL && i < 5; i++) {
+        assert_true(c->wait_ms > 0);
+        contract_advance(c, c->wait_ms);
+        run = contract_take(c, "default");
+    }
+    assert_non_null(run);
+    assert_string_equal(run->task.id, "a");
+    assert_null(contract_take(c, "default"));
+    (void)contract_finish(c, run, QN_DONE);
+    assert_int_equal(run_all(c), 1);
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", waiting_task_is_scheduled_for_go),
+    CONTRACT_TEST_ONLY("redis", forward_puts_a_waiting_task_further_ahead),
+    CONTRACT_TEST_ONLY("redis", inspector_of_go_takes_waiting_tasks),
+    CONTRACT_TEST_ONLY("redis", place_of_a_run_that_go_ended_comes_back),
+    CONTRACT_TEST_ONLY("redis", late_success_finds_its_task_in_a_lane),
+    CONTRACT_TEST_ONLY("redis", missing_or_damaged_index_loses_no_task),
+    CONTRACT_TEST_ONLY("redis", all_keys_of_ours_lost_costs_the_limits_only),
+    CONTRACT_TEST_ONLY("redis", new_limit_sorts_what_waits_in_bounded_leases),
+    CONTRACT_TEST_ONLY("redis", removed_queue_leaves_no_key),
+    CONTRACT_TEST_ONLY("redis", probe_of_a_braked_queue_comes_from_a_lane),
+    CONTRACT_TEST_ONLY("redis", tasks_that_all_wait_are_no_work_for_a_sleeping_worker),
+};
+
+CONTRACT_MAIN(tests)
