@@ -13,11 +13,6 @@
 #define ROUNDS 5
 #define SOON_MS 300 /* well below the second after which a worker looks by itself */
 
-static bool has_all_limits(const struct rig *rig)
-{
-    return !test_store_is(&rig->store, "redis");
-}
-
 static void set_limit(struct rig *rig, quern_limit_scope scope, const char *name, int64_t count)
 {
     quern_error err = {0};
@@ -175,10 +170,6 @@ static void single_task_of_a_key_waits_for_one_round_of_a_noisy_one(void **state
     const quern_task single = {.type = "single", .limit_key = "quiet"};
     assert_ok(quern_mux_handle(rig->mux, "rest", rest, &gauge, NULL, &err), err);
     assert_ok(quern_mux_handle(rig->mux, "single", note_turn, &turn, NULL, &err), err);
-    if (!has_all_limits(rig)) {
-        rig_free(rig);
-        TEST_SKIP("no limit_key on this broker");
-    }
     put_noisy(rig, test_full() ? 100000 : 20000);
     start_all(rig, workers, TURN_SLOTS);
     assert_true(test_until(is_noisy, &gauge));
@@ -250,10 +241,8 @@ static void removed_limit_wakes_workers_that_sleep(void **state)
     (void)state;
     struct rig *rig = rig_new(false);
     expect_removal_wakes(rig, QUERN_LIMIT_QUEUE, "");
-    if (has_all_limits(rig)) {
-        expect_removal_wakes(rig, QUERN_LIMIT_TYPE, "t");
-        expect_removal_wakes(rig, QUERN_LIMIT_TYPE, "*");
-    }
+    expect_removal_wakes(rig, QUERN_LIMIT_TYPE, "t");
+    expect_removal_wakes(rig, QUERN_LIMIT_TYPE, "*");
     rig_free(rig);
 }
 
