@@ -118,17 +118,23 @@ static bool check_limit(const quern_limit *limit, void *user)
     return true;
 }
 
-/* Brokers without limits refuse them. */
+/* Brokers without such limits refuse them. */
 static void limit(struct test_round *round)
 {
-    const quern_limit limit = {
-        .queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other", .count = 1};
-    const struct qn_limit_owner owner = {
-        .queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other"};
+    static const quern_limit limits[] = {
+        {.queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other", .count = 1},
+        {.queue = "default", .scope = QUERN_LIMIT_SEMAPHORE, .name = "other", .count = 1},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = 1},
+    };
     quern_error err;
     (void)!qn_broker_limits(round->broker, NULL, check_limit, round, &err);
-    (void)!qn_broker_set_limit(round->broker, &limit, &err);
-    (void)!qn_broker_remove_limit(round->broker, &owner, &err);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        const struct qn_limit_owner owner = {.queue = limits[i].queue,
+                                             .scope = (quern_limit_scope)limits[i].scope,
+                                             .name = limits[i].name};
+        (void)!qn_broker_set_limit(round->broker, &limits[i], &err);
+        (void)!qn_broker_remove_limit(round->broker, &owner, &err);
+    }
 }
 
 static void inspect(struct test_round *round)

@@ -54,8 +54,11 @@ static void set_limit(struct site *site, quern_limit_scope scope, const char *na
                       int64_t period_ms)
 {
     quern_error err = {0};
-    const quern_limit limit = {
-        .queue = "default", .scope = scope, .name = name, .count = count, .period_ms = period_ms};
+    const quern_limit limit = {.queue = "default",
+                               .scope = (int32_t)scope,
+                               .name = name,
+                               .count = count,
+                               .period_ms = period_ms};
     assert_ok(qn_broker_set_limit(site->broker, &limit, &err), err);
 }
 

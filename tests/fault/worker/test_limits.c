@@ -16,14 +16,15 @@
 static void set_limit(struct rig *rig, quern_limit_scope scope, const char *name, int64_t count)
 {
     quern_error err = {0};
-    const quern_limit limit = {.queue = "default", .scope = scope, .name = name, .count = count};
+    const quern_limit limit = {
+        .queue = "default", .scope = (int32_t)scope, .name = name, .count = count};
     assert_ok(qn_broker_set_limit(rig->broker, &limit, &err), err);
 }
 
 static void remove_limit(struct rig *rig, quern_limit_scope scope, const char *name)
 {
     quern_error err = {0};
-    const struct qn_limit_owner owner = {.queue = "default", .scope = scope, .name = name};
+    const struct qn_limit_owner owner = {.queue = "default", .scope = (int32_t)scope, .name = name};
     assert_ok(qn_broker_remove_limit(rig->broker, &owner, &err), err);
 }
 
