@@ -24,7 +24,7 @@ static void set_limit(struct rig *rig, quern_limit_scope scope, const char *name
 static void remove_limit(struct rig *rig, quern_limit_scope scope, const char *name)
 {
     quern_error err = {0};
-    const struct qn_limit_owner owner = {.queue = "default", .scope = (int32_t)scope, .name = name};
+    const struct qn_limit_owner owner = {.queue = "default", .scope = scope, .name = name};
     assert_ok(qn_broker_remove_limit(rig->broker, &owner, &err), err);
 }
 
