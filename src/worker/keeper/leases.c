@@ -137,7 +137,7 @@ void *qn_leases_main(void *argument)
     do {
         quern_error error = {0};
         int64_t pace_ms =
-            QN_BUG(EXTENDED_LATE) ? 2 * worker->options.lease_ms : worker->options.lease_ms / 3;
+            QN_BUG(EXTENDED_LATE) ? 4 * worker->options.lease_ms : worker->options.lease_ms / 3;
         until_mono_ns = qn_clock_mono_ns() + pace_ms * QN_NS_PER_MS;
         quern_status status = extend_all(worker, ++round, &error);
         if (status == QUERN_OK && worker->groups.served) {
