@@ -12,6 +12,7 @@
 
 #define OPTIONS_MAX 7
 #define DURATION_SIZE 32
+#define HOUR_MS (3600 * INT64_C(1000))
 #define RECORD_ROWS_MAX 1000
 #define RECORD_SIZE_MAX ((size_t)1 << 20) /* more: without payloads */
 
@@ -28,12 +29,16 @@ static void add_option(struct options *options, const char *text)
     options->items[options->count++] = text;
 }
 
+/* Go knows no days: hours are its longest unit. */
 static void add_duration(struct options *options, const char *name, int64_t ms)
 {
-    char text[DURATION_SIZE];
+    char rest[DURATION_SIZE];
+    long long hours = (long long)(ms / HOUR_MS);
     if (ms > 0) {
-        qn_duration_format(ms, text, sizeof text);
-        add_option(options, qn_arena_printf(options->arena, "%s(%s)", name, text));
+        qn_duration_format(ms % HOUR_MS, rest, sizeof rest);
+        add_option(options, hours > 0
+                                ? qn_arena_printf(options->arena, "%s(%lldh%s)", name, hours, rest)
+                                : qn_arena_printf(options->arena, "%s(%s)", name, rest));
     }
 }
 
