@@ -45,8 +45,13 @@ def commands(page):
     """The lines of the sh blocks of a page, each with its number; in the manual those with a $."""
     found = []
     inside = False
+    begun = ""
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        line = line.strip()
+        line = begun + line.strip()
+        begun = ""
+        if inside and line.endswith("\\"):
+            begun = line[:-1]
+            continue
         if line.startswith("```"):
             inside = not inside and line == "```sh"
         elif line.startswith("$ "):
@@ -73,7 +78,7 @@ class CommandsTest(QuernTest):
         for name in ("bin", "backup"):
             os.mkdir(self.path(name))
         self.executable("bin/quern", QUERN)
-        for name in ("send-mail", "send", "resize", "welcome", "order"):
+        for name in ("send-mail", "send", "resize", "welcome", "order", "digest"):
             self.executable(name, "#!/bin/sh\ncat >/dev/null\n")
         for name in ("picture.json", "a.jpg", "b.jpg"):
             self.write(name, "{}\n")
@@ -91,6 +96,15 @@ class CommandsTest(QuernTest):
         for key in keys:
             self.assertIn(f"| `{key}` |", guide)
             self.assertRegex(manual, rf"\b{key}\b")
+
+    def test_the_examples_of_schedule_conf_have_no_fault(self):
+        for page in (SOURCE / "docs/guide/schedule.md", SOURCE / "man/quern.1"):
+            text = re.sub(r"(?m)^    ", "", page.read_text(encoding="utf-8"))
+            conf = re.search(r"(?m)^\[nightly\]\n(?:\w+ = .*\n| +\S.*\n)+", text).group()
+            result = self.run_quern("schedule", "check", self.write("conf", conf))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(b"1 entry", result.stderr)
+            self.assertEqual(result.stdout.count(b":30:00Z"), 3, conf)
 
     def test_the_commands_of_the_pages_work(self):
         self.prepare()

@@ -12,6 +12,7 @@ struct hooks {
     size_t before_count;
     size_t after_count;
     size_t veto_count;
+    size_t duplicate_count;
 };
 
 /* Refuses each second tick, and changes the others. */
@@ -83,6 +84,40 @@ static void hook_that_changes_the_payload_keeps_the_unique_key(struct contract *
     assert_memory_equal(run->task.payload, "changed", strlen("changed"));
     assert_string_equal(run->task.unique_key, entry.task.unique_key);
     (void)contract_finish(c, run, QN_DONE);
+    ticker_close(&scheduler);
+}
+
+static void note_duplicate(const quern_tick *tick, void *user)
+{
+    struct hooks *hooks = user;
+    hooks->after_count++;
+    hooks->duplicate_count += tick->is_duplicate ? 1 : 0;
+    assert_false(tick->vetoed);
+    assert_true(tick->missed);
+}
+
+/* All of four ticks but the first: the task of the first one holds the lock. */
+static void after_is_told_of_a_tick_without_a_task(struct contract *c)
+{
+    struct ticker_test scheduler;
+    struct hooks calls = {0};
+    const struct qn_ticker_hooks hooks = {.after = note_duplicate, .user = &calls};
+    struct qn_schedule_entry entry = schedule_entry("e");
+    uint64_t revision = 0;
+    ticker_open_with(c, &hooks, &scheduler);
+    entry.task.unique_key = "asynq:{default}:unique:a:b:custom";
+    entry.task.unique_ms = INT64_C(3600) * 1000;
+    entry.misfire = QN_MISFIRE_ALL;
+    entry.misfire_max = 1000;
+    entry.late_ms = 0;
+    entry.last_s = FIRST_S - 190;
+    assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
+    contract_advance(c, 30000);
+    (void)ticker_step(&scheduler);
+    assert_int_equal(calls.after_count, 4);
+    assert_int_equal(calls.duplicate_count, 3);
+    assert_int_equal(schedule_look(c, "e").runs, 1);
+    assert_int_equal(contract_queue(c, "default").size, 1);
     ticker_close(&scheduler);
 }
 
@@ -200,6 +235,7 @@ static void tick_whose_hook_costs_the_leadership_is_the_next_ones(struct contrac
 static const struct contract_test tests[] = {
     CONTRACT_TEST(hooks_change_and_veto_tasks),
     CONTRACT_TEST(hook_that_changes_the_payload_keeps_the_unique_key),
+    CONTRACT_TEST(after_is_told_of_a_tick_without_a_task),
     CONTRACT_TEST(hook_of_more_than_a_second_is_logged),
     CONTRACT_TEST(tick_whose_hook_outlasts_the_lease_is_enqueued),
     CONTRACT_TEST(tick_whose_hook_costs_the_leadership_is_the_next_ones),

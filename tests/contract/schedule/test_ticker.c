@@ -252,6 +252,32 @@ static void task_of_a_tick_has_its_name_and_moment(struct contract *c)
     ticker_close(&scheduler);
 }
 
+/* By the same time under any scheduler; its lock and its time to start count from then. */
+static void jitter_delays_the_task_of_a_tick(struct contract *c)
+{
+    struct ticker_test scheduler;
+    struct qn_schedule_entry entry = schedule_entry("e");
+    uint64_t revision = 0;
+    int64_t due_at_ms = FIRST_S * 1000 + qn_plan_jitter_ms("e", FIRST_S, 5 * HOUR_MS);
+    ticker_open(c, &scheduler);
+    entry.jitter_ms = 5 * HOUR_MS;
+    entry.last_s = FIRST_S - 60;
+    entry.task.start_by_at_ms = HOUR_MS;
+    assert_int_equal(schedule_put_one(c, &entry, QN_REVISION_NONE, &revision), QN_PUT_ADDED);
+    (void)ticker_step(&scheduler);
+    assert_true(due_at_ms > (FIRST_S + 60) * 1000);
+    struct contract_view info = contract_inspect(c, "default", "e@2027-01-15T08:00:00Z");
+    assert_int_equal(info.state, QUERN_TASK_SCHEDULED);
+    assert_int_equal(info.at_ms, due_at_ms);
+    assert_int_equal(schedule_look(c, "e").last_s, FIRST_S);
+    contract_advance(c, due_at_ms - FIRST_S * 1000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    struct qn_leased *run = contract_take_id(c, "default", "e@2027-01-15T08:00:00Z");
+    assert_int_equal(run->task.start_by_at_ms, due_at_ms + HOUR_MS);
+    qn_leased_free(run);
+    ticker_close(&scheduler);
+}
+
 /* --- Leaders -------------------------------------------------------------------------- */
 
 static void stopped_leader_enqueues_nothing_again(struct contract *c)
@@ -363,6 +389,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(changed_and_paused_entries_are_noticed),
     CONTRACT_TEST(entry_that_cannot_be_planned_costs_no_other),
     CONTRACT_TEST(task_of_a_tick_has_its_name_and_moment),
+    CONTRACT_TEST(jitter_delays_the_task_of_a_tick),
     CONTRACT_TEST(stopped_leader_enqueues_nothing_again),
     CONTRACT_TEST(leader_that_is_refused_ends_leading),
     CONTRACT_TEST(leader_whose_lease_may_be_over_sends_nothing),
