@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_expiry.c - tasks that are archived unless they start in time (start_within_ms). */
-#include "lib_contract.h"
+#include "lib_unique.h"
 
 #define WITHIN_MS INT64_C(1000)
 #define EXPIRED "expired: not started in time"
@@ -161,6 +161,41 @@ static void expired_tasks_use_no_slot(struct contract *c)
     contract_assert_counted(c, "default", 44, 40);
 }
 
+/* A delayed one that is debounced: whether it came in an earlier request or in the same. */
+static void debounce_moves_the_time_to_start(struct contract *c)
+{
+    const int64_t minute_ms = INT64_C(60000);
+    quern_task tasks[3] = {{.type = "t",
+                            .id = "a",
+                            .delay_ms = minute_ms,
+                            .start_within_ms = WITHIN_MS,
+                            .unique_key = "k",
+                            .unique_ms = UNIQUE_HOUR_MS,
+                            .limit_key = "l",
+                            .on_duplicate = QUERN_ON_DUPLICATE_DEBOUNCE}};
+    tasks[1] = tasks[0];
+    tasks[1].id = "b";
+    tasks[1].delay_ms = 10 * minute_ms + 1;
+    struct unique_answer answers[2];
+    unique_store(c, (struct qn_stamp){78, 1}, tasks, 2, answers);
+    unique_assert(answers[1], QUERN_OK, "a");
+    int64_t at_ms = CONTRACT_NOW_MS + 10 * minute_ms + 1;
+    assert_int_equal(contract_inspect(c, "default", "a").at_ms, at_ms);
+    assert_int_equal(start_by_at_ms(c, "a"), at_ms + WITHIN_MS);
+    tasks[2] = tasks[1];
+    for (int64_t delay_ms = 30 * minute_ms; delay_ms > 0; delay_ms -= 25 * minute_ms - 7) {
+        tasks[2].delay_ms = delay_ms;
+        unique_assert(unique_try(c, &tasks[2]), QUERN_OK, "a");
+        at_ms = CONTRACT_NOW_MS + delay_ms;
+        assert_int_equal(contract_inspect(c, "default", "a").at_ms, at_ms);
+        assert_int_equal(start_by_at_ms(c, "a"), at_ms + WITHIN_MS);
+    }
+    contract_advance(c, at_ms - CONTRACT_NOW_MS + WITHIN_MS - 1);
+    (void)contract_forward(c, "default", NULL);
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
+    assert_int_equal(c->late_count, 0);
+}
+
 /* A clock that was an hour behind when the task came: the end of its delay is corrected, and so is
  * the time to start. */
 static void corrected_delay_corrects_the_time_to_start(struct contract *c)
@@ -185,6 +220,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(task_that_was_only_leased_expires),
     CONTRACT_TEST(run_by_hand_does_not_expire),
     CONTRACT_TEST(expired_tasks_use_no_slot),
+    CONTRACT_TEST(debounce_moves_the_time_to_start),
     CONTRACT_TEST_ONLY("sqlite", corrected_delay_corrects_the_time_to_start),
 };
 CONTRACT_MAIN(tests)

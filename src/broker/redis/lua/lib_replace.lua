@@ -24,6 +24,22 @@ local function replace_data(old, new)
     return is_sound and table.concat(head) .. table.concat(rest) .. table.concat(tail) or nil
 end
 
+-- Options, with the moment by which the task must have started moved as its own moment is; `before`
+-- is the pattern of what precedes it. nil: there is none.
+local function moved_options(options, before, by_ms)
+    local head, at_ms, tail = string.match(options or '', '^(' .. before .. ') ([1-9]%d*)(.*)$')
+    return head and #at_ms <= 15 and
+        string.format('%s %.0f%s', head, math.max(at_ms + by_ms, 1), tail) or nil
+end
+
+-- When a scheduled task or a retry is due: the score is the second rounded up, the exact moment is
+-- in quern:due if it is none.
+local function due_ms(Q, state, id)
+    local score = tonumber(redis.call('ZSCORE', Q .. state, id))
+    local exact_ms = tonumber(redis.call('ZSCORE', Q .. 'quern:due', id) or 0)
+    return math.ceil(exact_ms / 1000) == score and exact_ms or score * 1000
+end
+
 -- Whether a task has this lock: a lock may outlive its task, whose id another one may have by now.
 -- A grouped task of Go's names its lock in the message only.
 local function has_lock(lock, unique_key, message)
@@ -43,7 +59,7 @@ end
 -- wait.
 local function waiting_holder(Q, id, lock)
     local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'group', 'unique_key',
-        'quern_aside')
+        'quern_aside', 'quern_opts')
     local message, state, waits = f[1], f[2], false
     if not has_lock(lock, f[4], message) then
         return nil
@@ -58,7 +74,7 @@ local function waiting_holder(Q, id, lock)
     if state == 'scheduled' and f[5] then
         state = 'pending' -- it waits for a limit, not for a moment
     end
-    return waits and {id = id, message = message, state = state} or nil
+    return waits and {id = id, message = message, state = state, options = f[6]} or nil
 end
 
 -- For lib_store.lua: row i finds its lock held by `holder`, and is to replace that one. 'r': it
@@ -74,7 +90,7 @@ local function replace_plan(batch, i, row, holder, is_fixed)
     plan.lock_ms = math.max(plan.lock_ms or 0, tonumber(row.lock_ms))
     if row.policy == 'b' and (plan.state == 'scheduled' or plan.state == 'retry') then
         plan.at_ms = row.state == 'scheduled' and row.at_ms or batch.now_ms
-        redis.call('ZCARD', Q .. 'quern:due')
+        plan.due_ms = plan.due_ms or due_ms(Q, plan.state, holder)
     end
     plans[row.lock] = plan
     return 'r'
@@ -89,7 +105,10 @@ local function replace_in_batch(batch, first, i)
         old.lock_ms = math.max(tonumber(old.lock_ms), tonumber(row.lock_ms))
     end
     if row.policy == 'b' and old.state == 'scheduled' then
-        old.at_ms = row.state == 'scheduled' and row.at_ms or batch.now_ms
+        local at_ms = row.state == 'scheduled' and row.at_ms or batch.now_ms
+        old.options = moved_options(old.options, '%d+ %d+ %d+ %d+ %d+ %d+', at_ms - old.at_ms) or
+            old.options
+        old.at_ms = at_ms
     end
 end
 
@@ -102,6 +121,11 @@ local function replace_write(batch)
             call('ZADD', Q .. plan.state, string.format('%.0f', math.ceil(exact_ms / 1000)),
                 plan.id)
             call('ZADD', Q .. 'quern:due', plan.at_ms, plan.id)
+            local options = moved_options(plan.options, '%d+ %d+ %d+ %d+ %d+ %d+ %d+',
+                exact_ms - plan.due_ms)
+            if options then
+                call('HSET', Q .. 't:' .. plan.id, 'quern_opts', options)
+            end
         end
         local left = call('PTTL', lock)
         if not plan.is_fixed and left ~= -1 and left < plan.lock_ms then

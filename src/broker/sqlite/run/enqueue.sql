@@ -46,9 +46,13 @@ UPDATE quern_task SET type = ?2, payload = ?3, headers = ?4,
         substr(lane, 1, instr(lane, char(31))) || ?2, lane)
 WHERE seq = ?1;
 
--- A pending one is due already, and one of a group has no moment.
+-- A pending one is due already, and one of a group has no moment. The moment by which it must have
+-- started moves along, as in redate.sql.
 -- name: holder_debounce
-UPDATE quern_task SET at_ms = ?2, due_boot_ms = ?3 WHERE seq = ?1 AND state IN (3, 4);
+UPDATE quern_task SET at_ms = ?2, due_boot_ms = ?3,
+    start_by_at_ms = iif(start_by_at_ms BETWEEN 1 AND 1 << 60 AND at_ms BETWEEN 0 AND 1 << 60,
+        max(start_by_at_ms + (?2 - at_ms), 1), start_by_at_ms)
+WHERE seq = ?1 AND state IN (3, 4);
 
 -- name: holder_renew
 UPDATE quern_lock SET until_ms = max(until_ms, ?2) WHERE key = ?1 AND fixed = 0;
