@@ -105,6 +105,23 @@ static void put_short(struct contract *c)
     contract_enqueue(c, &task);
 }
 
+/* All other locks of a removed queue go with their tasks. */
+static void lock_of_a_period_outlives_its_queue(struct contract *c)
+{
+    quern_error err = {0};
+    for (int32_t until = QUERN_UNIQUE_UNTIL_DONE; until <= QUERN_UNIQUE_UNTIL_EXPIRED; until++) {
+        bool is_fixed = until == QUERN_UNIQUE_UNTIL_EXPIRED;
+        unique_put_holder(c, until);
+        assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
+        assert_int_equal(unique_again(c), is_fixed ? QUERN_E_DUPLICATE : QUERN_OK);
+        if (!is_fixed) {
+            contract_finish(c, contract_take(c, "default"), QN_DONE);
+        }
+    }
+    contract_advance(c, UNIQUE_HOUR_MS + 1);
+    assert_int_equal(unique_again(c), QUERN_OK);
+}
+
 static void retry_of_hours_keeps_its_lock(struct contract *c)
 {
     put_short(c);
@@ -233,6 +250,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(lock_until_ended_ends_with_the_archive),
     CONTRACT_TEST(lock_until_removed_outlives_its_time_in_the_archive),
     CONTRACT_TEST(lock_of_a_period_holds_whatever_becomes_of_the_task),
+    CONTRACT_TEST(lock_of_a_period_outlives_its_queue),
     CONTRACT_TEST(retry_of_hours_keeps_its_lock),
     CONTRACT_TEST(run_of_hours_keeps_its_lock),
     CONTRACT_TEST(lease_takes_an_ended_lock_again),

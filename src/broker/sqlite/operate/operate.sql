@@ -51,8 +51,9 @@ SELECT count(*) FROM (SELECT 1 FROM quern_task WHERE queue = ?1 LIMIT ?2);
 -- name: queue_task_delete
 DELETE FROM quern_task WHERE seq IN (SELECT seq FROM quern_task WHERE queue = ?1 LIMIT ?2);
 
+-- One that holds for its whole time does so whatever becomes of its task.
 -- name: queue_lock_delete
-DELETE FROM quern_lock WHERE queue = ?1;
+DELETE FROM quern_lock WHERE queue = ?1 AND fixed = 0;
 
 -- name: queue_day_delete
 DELETE FROM quern_day WHERE queue = ?1;
