@@ -93,8 +93,48 @@ static void damaged_terms_keep_no_lease_from_expiring(struct contract *c)
     }
 }
 
+/* It is that of one task, and costs neither it nor the others of its batch anything. */
+static void lock_of_another_type_is_replaced(struct contract *c)
+{
+    static const char *const plants[] = {"LPUSH " LOCK " x", "HSET " LOCK " a b",
+                                         "SADD " LOCK " x"};
+    for (int32_t policy = QUERN_ON_DUPLICATE_FAIL; policy <= QUERN_ON_DUPLICATE_DEBOUNCE;
+         policy++) {
+        quern_task tasks[2] = {{.type = "t", .id = "sound"}, unique_keyed};
+        struct unique_answer answers[2];
+        tasks[1].id = "b";
+        tasks[1].on_duplicate = policy;
+        (void)test_redis_do(server(), "FLUSHDB");
+        (void)test_redis_do(server(), plants[(size_t)policy % TEST_COUNT(plants)]);
+        unique_store(c, (struct qn_stamp){78, (uint64_t)policy + 1}, tasks, 2, answers);
+        unique_assert(answers[0], QUERN_OK, "");
+        unique_assert(answers[1], QUERN_OK, "");
+        assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    }
+}
+
+/* Its task was in the archive, and asynq has trimmed that. */
+static void lock_without_end_whose_task_is_gone_is_free(struct contract *c)
+{
+    for (int32_t policy = QUERN_ON_DUPLICATE_FAIL; policy <= QUERN_ON_DUPLICATE_DEBOUNCE;
+         policy++) {
+        (void)test_redis_do(server(), "FLUSHDB");
+        unique_put_holder(c, QUERN_UNIQUE_UNTIL_REMOVED);
+        contract_finish(c, contract_take_id(c, "default", "holder"), QN_ARCHIVE);
+        assert_int_equal(test_redis_count(server(), "PTTL " LOCK), -1);
+        unique_assert(unique_try_policy(c, "b", QUERN_ON_DUPLICATE_FAIL), QUERN_E_DUPLICATE,
+                      "holder");
+        (void)test_redis_do(server(), "DEL " Q "t:holder");
+        (void)test_redis_do(server(), "ZREM " Q "archived holder");
+        unique_assert(unique_try_policy(c, "b", policy), QUERN_OK, "");
+        assert_int_equal(unique_again(c), QUERN_E_DUPLICATE);
+    }
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", damaged_terms_keep_no_run_from_ending),
     CONTRACT_TEST_ONLY("redis", damaged_terms_keep_no_lease_from_expiring),
+    CONTRACT_TEST_ONLY("redis", lock_of_another_type_is_replaced),
+    CONTRACT_TEST_ONLY("redis", lock_without_end_whose_task_is_gone_is_free),
 };
 CONTRACT_MAIN(tests)

@@ -24,13 +24,26 @@ local function store_room(Q)
     return room or math.huge
 end
 
+-- The value of a lock that is held. One of another type is none, and is replaced; nor is one
+-- without end whose task is gone: asynq deletes what its archive has no room for, and leaves the
+-- locks.
+local function store_lock_value(Q, lock)
+    local value = redis.pcall('GET', lock)
+    if type(value) ~= 'string' then
+        return nil
+    end
+    local is_stray = redis.call('PTTL', lock) == -1 and
+        redis.pcall('HGET', Q .. 't:' .. value, 'unique_key') ~= lock
+    return not is_stray and value or nil
+end
+
 -- What becomes of task i if its lock is held, by one of the same batch (`first`) or another; nil:
 -- it is to be stored. The value of a lock is the id of its holder; behind a line feed it says that
 -- the lock holds for its whole time.
 local function store_lock_test(batch, i, first)
     local row = batch.tasks[i]
     local value = first and ARGV[batch.ids + first] or
-        not (batch.freed and batch.freed[row.lock]) and redis.call('GET', row.lock)
+        not (batch.freed and batch.freed[row.lock]) and store_lock_value(batch.Q, row.lock)
     if not value then
         return nil
     end
