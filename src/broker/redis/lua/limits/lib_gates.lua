@@ -18,9 +18,11 @@ local function gates_counted(gates)
         redis.call('DEL', key)
         cursor = false
     end
+    if cursor ~= '-1' and not string.match(cursor or '', '^%d+$') then
+        cursor = '0'
+    end
     for _ = 1, cursor == '-1' and 0 or 4 do
-        local page = redis.call('ZSCAN', Q .. 'lease', string.format('%.0f', cursor or 0), 'COUNT',
-            256)
+        local page = redis.call('ZSCAN', Q .. 'lease', cursor, 'COUNT', 256)
         for k = 1, #page[2], 2 do
             local f = redis.pcall('HMGET', Q .. 't:' .. page[2][k], 'state', 'msg', 'quern_opts')
             if f[1] == 'active' and f[2] then
