@@ -130,7 +130,8 @@ enum qn_bug {
     QN_BUG_ENDED_RUN_HOLDS = 168, /* Redis: a run that Go ended keeps its place */
     QN_BUG_ASIDE_FOR_EVER =
         169, /* Redis: a task whose lane was lost is put ahead again and again */
-    QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
+    QN_BUG_ACTIVE_NOT_SORTED = 181, /* SQLite: a new limit does not count what runs already */
+    QN_BUG_WINDOW_TOO_SHORT = 134,  /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */
     QN_BUG_EPOCH_IGNORED = 192,       /* a scheduler that no longer leads goes on enqueueing */

@@ -29,6 +29,7 @@
 #define QN_LIMIT_TEXT_SIZE 96    /* of a formatted limit */
 #define QN_LIMIT_LANES_MAX 512   /* keys and types of a queue that one lease looks at */
 #define QN_LIMIT_LOOK_MS 20      /* where there were more of them: until the next look */
+#define QN_LIMIT_SORT_MAX 512    /* SQLite: tasks that get their lanes in one step */
 #define QN_LIMIT_TOKEN_MS 100    /* Redis: to the next look where Go may hold all tokens */
 #define QN_LIMIT_ASIDE_S 600     /* Redis: until Go may get a task that waits for a limit */
 #define QN_LIMIT_IDLE_MS 5000    /* Redis: a lease that found nothing that may run counts so long */

@@ -15,6 +15,7 @@
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/run/limits/lanes_sql.h"
+#include "broker/sqlite/run/limits/sort_sql.h"
 #include "broker/sqlite/schedule/schedule_sql.h"
 #include "broker/sqlite/schema/late_sql.h"
 #include "broker/sqlite/store/tables_sql.h"
@@ -41,6 +42,11 @@ static const struct plan_case {
     {"lease_charged", sql_lease_charged, false},
     {"lane_next", sql_lane_next, false},
     {"lane_more", sql_lane_more, false},
+    {"sort_active", sql_sort_active, false},
+    {"sort_pending", sql_sort_pending, false},
+    {"sort_pending_to", sql_sort_pending_to, false},
+    {"sort_rest", sql_sort_rest, false},
+    {"sort_rest_to", sql_sort_rest_to, false},
     {"meter_running_queue", sql_meter_running_queue, false},
     {"meter_running_type", sql_meter_running_type, false},
     {"meter_running_key", sql_meter_running_key, false},

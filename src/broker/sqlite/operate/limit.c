@@ -6,6 +6,7 @@
 #include "broker/sqlite/operate/limit_sql.h"
 #include "broker/sqlite/queue/meter.h"
 #include "broker/sqlite/run/limits/lanes.h"
+#include "broker/sqlite/run/limits/sort.h"
 #include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
@@ -36,7 +37,7 @@ static quern_status fit_lanes(struct qn_conn *conn, int64_t queue_no, int32_t sc
         unfit_no = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
         status = qn_query_finish(&query, err);
         if (status == QUERN_OK && unfit_no != 0) {
-            status = qn_lanes_begin(conn, unfit_no, QN_LANES_BY_TYPE, err);
+            status = qn_sort_begin(conn, unfit_no, QN_LANES_BY_TYPE, err);
         }
     } while (status == QUERN_OK && unfit_no != 0);
     return status;

@@ -62,6 +62,7 @@ static quern_status read_queue(struct qn_queue_counters *counters, const char *n
         queue->limits = sqlite3_column_int64(query.statement, 11);
         queue->lanes = sqlite3_column_int64(query.statement, 12);
         queue->terms = sqlite3_column_int64(query.statement, 13) != 0;
+        queue->sort = sqlite3_column_int64(query.statement, 14);
     }
     return qn_query_finish(&query, err);
 }

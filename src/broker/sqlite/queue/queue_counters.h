@@ -31,6 +31,7 @@ struct qn_counted_queue {
     bool brake_changed;
     int64_t limits;        /* the kinds of limits that it has, see meter.h; usually 0 */
     int64_t lanes;         /* its tasks have lanes, see run/limits/lanes.h; usually 0 */
+    int64_t sort;          /* not all of them have theirs, see run/limits/sort.c; usually 0 */
     bool terms;            /* tasks of it may have terms, see run/lease.sql; usually false */
     int64_t limit_wait_ms; /* when a limit lets a task run that waits for it; 0: none does */
     int64_t due_at_ms;     /* its earliest delayed task; -1: not looked up */

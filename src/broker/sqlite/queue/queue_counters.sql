@@ -3,7 +3,8 @@
 -- Of the queue, and of its brake on one host (NULL: of none).
 -- name: queue_counters_read
 SELECT q.no, q.paused_at_ms, q.solo_owner, q.solo_since_ms, q.solo_until_ms, q.solo_rest_ms,
-    h.ok_at_ms, h.streak, h.probes, h.probe_at_ms, h.probe_token, q.limits, q.lanes, q.terms
+    h.ok_at_ms, h.streak, h.probes, h.probe_at_ms, h.probe_token, q.limits, q.lanes, q.terms,
+    q.sort
 FROM quern_queue AS q LEFT JOIN quern_host AS h ON h.queue = q.no AND h.host = ?2
 WHERE q.name = ?1;
 

@@ -23,6 +23,7 @@
 #include "broker/sqlite/run/enqueue_sql.h"
 #include "broker/sqlite/run/insert/insert.h"
 #include "broker/sqlite/run/limits/lanes.h"
+#include "broker/sqlite/run/limits/sort.h"
 #include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/sqlite.h"
@@ -98,7 +99,7 @@ static quern_status prepare(struct batch *batch, const struct qn_task *task, que
     quern_status status = QUERN_OK;
     if (task->limit_key != NULL && batch->lanes == 0) {
         batch->lanes = QN_LANES_BY_KEY;
-        status = qn_lanes_begin(batch->conn, batch->queue_no, QN_LANES_BY_KEY, err);
+        status = qn_sort_begin(batch->conn, batch->queue_no, QN_LANES_BY_KEY, err);
     }
     if (status == QUERN_OK && !batch->terms && qn_insert_has_terms(task) &&
         !QN_BUG(TERMS_UNNOTED)) {

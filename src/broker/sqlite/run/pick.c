@@ -15,6 +15,7 @@
 #include "broker/sqlite/queue/solo.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/run/limits/sort.h"
 #include "task/brake.h"
 #include "task/isolation.h"
 
@@ -85,7 +86,11 @@ static quern_status take_started(struct qn_lease_batch *batch, const struct qn_l
     }
     int64_t charges = run->crash_count;
     size_t before = batch->count;
+    int64_t row = run->row;
     status = qn_pick_take(batch, source->queue, run, err);
+    if (status == QUERN_OK && source->queue->sort != 0) {
+        status = qn_sort_row(batch->counters->conn, source->queue, row, err);
+    }
     if (batch->count > before) {
         qn_isolation_add(&batch->isolation, charges);
         batch->starts_left--;

@@ -265,10 +265,14 @@ CREATE TABLE quern_limit_use (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quern_limit_use_clear ON quern_limit_use (clear_at_ms);
 -- limits: which kinds there are, see queue/meter.h. lanes: 0 none, 1 the tasks have lanes by
--- key, 2 by key and type. lane_key: whose turn was last.
+-- key, 2 by key and type. lane_key: whose turn was last. sort: 0 all tasks have their lane, 1 the
+-- pending ones get it, up to sort_place so far, 2 the others, up to sort_id (run/limits/sort.c).
 ALTER TABLE quern_queue ADD COLUMN limits INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_queue ADD COLUMN lanes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_queue ADD COLUMN lane_key TEXT NOT NULL DEFAULT '';
+ALTER TABLE quern_queue ADD COLUMN sort INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN sort_place INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN sort_id TEXT NOT NULL DEFAULT '';
 -- terms: 1 when some of its tasks have, or had, start_by_at_ms or unique_terms; a lease reads them
 -- only then.
 ALTER TABLE quern_queue ADD COLUMN terms INTEGER NOT NULL DEFAULT 0;
@@ -314,6 +318,9 @@ CREATE TABLE quern_queue (
     limits       INTEGER NOT NULL DEFAULT 0,
     lanes        INTEGER NOT NULL DEFAULT 0,
     lane_key     TEXT NOT NULL DEFAULT '',
+    sort         INTEGER NOT NULL DEFAULT 0,
+    sort_place   INTEGER NOT NULL DEFAULT 0,
+    sort_id      TEXT NOT NULL DEFAULT '',
     terms        INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE quern_task (

@@ -16,7 +16,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
 #include "broker/sqlite/run/limits/lanes_sql.h"
-#include "broker/sqlite/schema/late.h"
+#include "broker/sqlite/run/limits/sort.h"
 
 struct lane {
     const char *name;
@@ -51,25 +51,6 @@ const char *qn_lanes_name(char out[QN_LANE_NAME_SIZE], int64_t lanes, const char
     int size = snprintf(out, QN_LANE_NAME_SIZE, "%s%c%s", key != NULL ? key : "", QN_LIMIT_LANE_SEP,
                         lanes == QN_LANES_BY_TYPE ? type : "");
     return size < QN_LANE_NAME_SIZE ? out : NULL;
-}
-
-quern_status qn_lanes_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes, quern_error *err)
-{
-    quern_status status = qn_sqlite_late_lanes(conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_query query = qn_query_start(conn, sql_lanes_begin);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, lanes);
-    status = qn_query_run(&query, NULL, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    query = qn_query_start(conn, sql_lanes_fill);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, lanes);
-    return qn_query_run(&query, NULL, err);
 }
 
 static bool copy_lane(struct qn_lane_walk *walk, const char *name, struct lane *lane)
@@ -121,8 +102,10 @@ static quern_status advance(struct qn_lease_batch *batch, const struct qn_lane_w
 static quern_status may_run(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                             const struct lane *lane, bool *ret_may, quern_error *err)
 {
-    *ret_may = !lane->over;
-    if (lane->over || source->queue->limits == 0) {
+    bool unsorted = source->queue->sort != 0 && source->queue->lanes == QN_LANES_BY_TYPE &&
+                    lane->type[0] == '\0';
+    *ret_may = !lane->over && !unsorted;
+    if (!*ret_may || source->queue->limits == 0) {
         return QUERN_OK;
     }
     const struct qn_lease_kind kind = {.type = lane->type, .key = lane->key};
@@ -292,6 +275,9 @@ quern_status qn_lanes_pick(struct qn_lease_batch *batch, const struct qn_lease_s
     struct qn_queue_progress *state = &batch->progress[source->index];
     size_t full = batch->count + want;
     quern_status status = qn_pick_charged(batch, source, want, err);
+    if (status == QUERN_OK && source->queue->sort != 0 && state->walk == NULL) {
+        status = qn_sort_pages(batch, source, err);
+    }
     if (status == QUERN_OK && batch->count < full && state->walk == NULL) {
         status = walk_all(batch, source, err);
     }
@@ -302,6 +288,9 @@ quern_status qn_lanes_pick(struct qn_lease_batch *batch, const struct qn_lease_s
         return status;
     }
     state->empty = batch->count < full && !qn_lease_batch_ends_early(batch);
+    if (state->empty && source->queue->sort != 0) {
+        qn_lease_limits_note_wait(source, QN_LIMIT_LOOK_MS);
+    }
     if (state->empty && state->walk->cut) {
         qn_lease_limits_note_wait(source, QN_LIMIT_LOOK_MS);
         state->walk->last = state->walk->lanes[state->walk->count - 1].key;

@@ -16,9 +16,6 @@
 /* The name of a task's lane; NULL: the queue has none, or a name is too long to be quern's. */
 const char *qn_lanes_name(char out[QN_LANE_NAME_SIZE], int64_t lanes, const char *key,
                           const char *type);
-/* Lets the queue have lanes of this kind, and puts its tasks in them. */
-QUERN_NODISCARD quern_status qn_lanes_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes,
-                                            quern_error *err);
 /* As qn_pick_pending, for a queue with lanes. */
 QUERN_NODISCARD quern_status qn_lanes_pick(struct qn_lease_batch *batch,
                                            const struct qn_lease_source *source, size_t want,

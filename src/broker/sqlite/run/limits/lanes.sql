@@ -18,12 +18,3 @@ SELECT lane_key FROM quern_queue WHERE no = ?1;
 
 -- name: lane_turn_write
 UPDATE quern_queue SET lane_key = ?2 WHERE no = ?1;
-
--- From now on the queue has lanes, by key, or with 2 by key and type.
--- name: lanes_begin
-UPDATE quern_queue SET lanes = ?2 WHERE no = ?1;
-
--- name: lanes_fill
-UPDATE quern_task SET lane = coalesce(substr(lane, 1, instr(lane, char(31)) - 1), '') ||
-    char(31) || iif(?2 = 2, type, '')
-WHERE queue = ?1;
