@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* files.c - watches the files with entries, and stores what they have.
  *
- * Editors write a new file and rename it, so the folder is watched and not the file. Where nothing
- * can be watched (a network file system) a look each 5 s finds the change. A file that cannot be
- * read changes nothing: neither does a section with a fault. Where reading may work later (no
- * descriptor is free) it is tried with each look. */
+ * Editors write a new file and rename it, so the folder is watched and not the file. Only a file
+ * that was closed after it was written, or renamed, is known to be complete; what happens to other
+ * files of the folder does not matter, unless the file is a symbolic link, which may lead through
+ * one that was renamed. Where nothing can be watched (a network file system) a look each 5 s finds
+ * the change, and the file is read when it has not changed between two looks. A half of a file
+ * would remove the entries of the other half, with their pauses. A file that cannot be read changes
+ * nothing: neither does a section with a fault. Where reading may work later (no descriptor is
+ * free) it is tried with each look. */
 #include "schedule/files.h"
 
 #include <errno.h>
@@ -52,17 +56,41 @@ static void watch(const struct qn_schedule_files *files, const char *path)
     (void)snprintf(copy, sizeof copy, "%s", path);
     if (files->watch_fd >= 0) {
         /* If this fails the looks are left. */
-        (void)inotify_add_watch(files->watch_fd, dirname(copy),
-                                IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE);
+        (void)inotify_add_watch(files->watch_fd, dirname(copy), IN_CLOSE_WRITE | IN_MOVED_TO);
+    }
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+static void take_notice(const struct qn_schedule_files *files, const struct inotify_event *event)
+{
+    for (size_t i = 0; event->len > 0 && i < files->count; i++) {
+        struct qn_schedule_file *file = &files->items[i];
+        const char *slash = strrchr(file->path, '/');
+        bool is_own = strcmp(slash == NULL ? file->path : slash + 1, event->name) == 0;
+        bool is_way = (event->mask & IN_MOVED_TO) != 0 && is_link(file->path);
+        file->is_noticed = file->is_noticed || is_own || is_way;
     }
 }
 
 static bool take_notices(const struct qn_schedule_files *files)
 {
     _Alignas(struct inotify_event) char events[EVENTS_SIZE];
+    ssize_t size = 0;
+    while (files->watch_fd >= 0 && (size = read(files->watch_fd, events, sizeof events)) > 0) {
+        for (const char *at = events; at < events + size;) {
+            const struct inotify_event *event = (const struct inotify_event *)(const void *)at;
+            take_notice(files, event);
+            at += sizeof *event + event->len;
+        }
+    }
     bool any = false;
-    while (files->watch_fd >= 0 && read(files->watch_fd, events, sizeof events) > 0) {
-        any = true;
+    for (size_t i = 0; i < files->count; i++) {
+        any = any || files->items[i].is_noticed;
     }
     return any;
 }
@@ -139,17 +167,18 @@ void qn_files_reload(struct qn_schedule_files *files)
 void qn_files_look(struct qn_schedule_files *files, const struct quern_clock *clock)
 {
     int64_t boot_ms = qn_clock_boot_ms(clock);
-    bool is_noticed = take_notices(files);
-    if (!is_noticed && boot_ms - files->looked_at_boot_ms < QN_FILES_LOOK_MS) {
+    bool is_time = boot_ms - files->looked_at_boot_ms >= QN_FILES_LOOK_MS;
+    if (!take_notices(files) && !is_time) {
         return;
     }
-    files->looked_at_boot_ms = boot_ms;
+    files->looked_at_boot_ms = is_time ? boot_ms : files->looked_at_boot_ms;
     for (size_t i = 0; i < files->count; i++) {
         struct qn_schedule_file *file = &files->items[i];
         const struct qn_file_mark now = look_at(file->path);
-        bool is_still = is_noticed || is_same(&now, &file->seen);
+        bool is_still = file->is_noticed || (is_time && is_same(&now, &file->seen));
         file->must_sync = file->must_sync || (is_still && !is_same(&now, &file->synced));
-        file->seen = now;
+        file->is_noticed = false;
+        file->seen = is_time ? now : file->seen;
     }
 }
 
@@ -210,9 +239,12 @@ static quern_status sync_file(const struct qn_files_terms *terms, struct qn_sche
     if (status == QUERN_E_NOMEM) {
         return qn_error_nomem(err);
     }
-    bool is_away =
-        status == QUERN_E_BUSY; /* the next look finds it changed, and it is read again */
-    if (status == QUERN_OK) {
+    /* Written meanwhile, or away: a later look finds it changed, and it is read again. */
+    const struct qn_file_mark after = look_at(file->path);
+    bool is_away = status == QUERN_E_BUSY || !is_same(&mark, &after);
+    if (status == QUERN_OK && is_away) {
+        qn_conf_finish(&conf);
+    } else if (status == QUERN_OK) {
         log_faults(terms, file, &conf);
         status = sync_conf(terms, file, &conf, &done, err);
         qn_conf_finish(&conf);

@@ -25,7 +25,8 @@ struct qn_schedule_file {
     char *path;   /* owned, as the next */
     char *origin; /* "file:PATH", absolute */
     struct qn_file_mark synced;
-    struct qn_file_mark seen;
+    struct qn_file_mark seen; /* at the last look whose time had come */
+    bool is_noticed;          /* the watch knows that it is complete */
     bool must_sync;
 };
 
@@ -53,7 +54,7 @@ void qn_files_finish(struct qn_schedule_files *files);
 /* All are read again with the next sync. */
 void qn_files_reload(struct qn_schedule_files *files);
 /* Notices of the watch are taken; the files are looked at when there was one, or their time has
- * come. A file that is being written is read when it has stood still between two looks. */
+ * come. Without a notice a file is read when it has not changed between two looks. */
 void qn_files_look(struct qn_schedule_files *files, const struct quern_clock *clock);
 /* Stores the entries of each file that has changed. Faults are logged with file and line. An error
  * is the broker's. */
