@@ -22,7 +22,7 @@ static bool is_foreign(const struct qn_schedule_entry *entry)
 static quern_status refuse_foreign(const struct qn_schedule_entry *entry, quern_error *err)
 {
     return qn_error_set(err, QUERN_E_STATE,
-                        "entry \"%s\" of queue \"%s\" belongs to %s: change it there, or insist",
+                        "entry \"%s\" of queue \"%s\" belongs to %s: change it there, or force it",
                         entry->name, entry->task.queue, entry->origin);
 }
 

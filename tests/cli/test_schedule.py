@@ -258,12 +258,24 @@ class ActTest(EntryTest):
         for _ in range(3):
             self.ok("schedule", "trigger", "e")
         self.ok("schedule", "remove", "e")
-        self.assertIn("no entry", self.fails(EXIT_FAILURE, "schedule", "history", "e"))
+        error = self.fails(EXIT_FAILURE, "schedule", "history", "e")
+        self.assertIn('no entry "e"', error)
+        self.assertIn("if it was removed, its history needs --queue", error)
         events = self.json("schedule", "history", "e", "--queue", "default", "-n", "2")
         self.assertEqual(len(events), 2)
         self.assertIn("2 of 3 events",
                       self.quern("schedule", "history", "e", "--queue", "default",
                                  "-n", "2").stderr)
+
+    def test_history_of_ticks_fits_80_columns(self):
+        self.add("nightly", "--cron", "@every 1s", "--type", "t")
+        self.start("schedule", "run")
+        self.until(lambda: self.json("task", "list"), "a tick is enqueued")
+        page = self.on_terminal("schedule", "history", "nightly", env={"NO_COLOR": "1"})
+        title, row = page.splitlines()[:2]
+        self.assertEqual(title.split(), ["TICK", "WHAT", "STATE", "TASK"])
+        self.assertRegex(row, r"^(\S+Z)  enqueued  pending  nightly@\1$")
+        self.assertIn("PASSED OVER", self.ok("schedule", "history", "nightly"))
 
     def test_json_of_several_entries(self):
         self.add("a")
@@ -283,7 +295,7 @@ class ActTest(EntryTest):
         self.assertEqual(self.entries()["e"]["origin"], f"file:{conf}")
         for args in (["add", "e", *DAILY, "--replace"], ["remove", "e"]):
             error = self.fails(EXIT_FAILURE, "schedule", *args)
-            self.assertIn(f"belongs to file:{conf}", error)
+            self.assertIn(f"belongs to file:{conf}: change it there, or force it", error)
         self.ok("schedule", "pause", "e")
         self.ok("schedule", "trigger", "e")
         self.add("e", *DAILY, "--replace", "--force")

@@ -146,8 +146,9 @@ static size_t wanted_width(const struct qn_table *table, const size_t *widths, u
     for (size_t i = 0; i < table->column_count; i++) {
         const struct qn_column *column = &table->columns[i];
         size_t most = column->spare > 0 ? SPARE_WIDTH_WANTED : FLEXIBLE_WIDTH_WANTED;
+        bool may_be_less = column->flexible || column->whole;
         if (column->spare <= spare) {
-            total += GAP + (column->flexible && widths[i] > most ? most : widths[i]);
+            total += GAP + (may_be_less && widths[i] > most ? most : widths[i]);
         }
     }
     return total - GAP;
@@ -162,6 +163,8 @@ static size_t hide_spare(const struct qn_table *table, size_t *widths, size_t ro
     }
     size_t total = 0;
     for (size_t i = 0; i < table->column_count; i++) {
+        bool whole = table->columns[i].whole;
+        widths[i] = whole ? qn_text_width(table->columns[i].title) : widths[i];
         widths[i] = table->columns[i].spare > spare ? 0 : widths[i];
         total += widths[i] > 0 ? GAP + widths[i] : 0;
     }
@@ -172,9 +175,6 @@ static size_t hide_spare(const struct qn_table *table, size_t *widths, size_t ro
  * when that does not help, hides columns from the right. */
 static void narrow(const struct qn_table *table, size_t *widths, size_t room)
 {
-    for (size_t i = 0; i < table->column_count; i++) {
-        widths[i] = table->columns[i].whole ? qn_text_width(table->columns[i].title) : widths[i];
-    }
     size_t total = hide_spare(table, widths, room);
     while (total > room) {
         size_t widest = table->column_count;

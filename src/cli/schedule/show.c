@@ -168,6 +168,16 @@ static json_t *events_json(const struct events *events)
     return array;
 }
 
+static void hint_at_queue(const struct qn_cli *cli, quern_inspector *inspector, const char *name)
+{
+    quern_entry_list *list = NULL;
+    if (quern_inspector_entries(inspector, NULL, name, &list, NULL) == QUERN_OK &&
+        quern_entry_list_size(list) == 0) {
+        qn_cli_message(cli, "if it was removed, its history needs --queue");
+    }
+    quern_entry_list_free(list);
+}
+
 static int show_history(struct qn_cli *cli, quern_inspector *inspector)
 {
     const char *name = qn_args_operand(&cli->args, 0);
@@ -179,6 +189,7 @@ static int show_history(struct qn_cli *cli, quern_inspector *inspector)
     if (queue == NULL) {
         int exit_code = qn_show_find(cli, inspector, NULL, name, &list);
         if (exit_code != QN_EXIT_OK) {
+            hint_at_queue(cli, inspector, name);
             return exit_code;
         }
         queue = quern_entry_list_at(list, 0)->queue;
