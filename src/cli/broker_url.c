@@ -19,6 +19,7 @@
 #include "base/text/url.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "task/name.h"
 
 #define PATH_SIZE_MAX 4096
 
@@ -208,4 +209,21 @@ int qn_cli_open_inspector(struct qn_cli *cli, bool create, quern_inspector **ret
     }
     qn_cli_report_made(cli, makes, url);
     return QN_EXIT_OK;
+}
+
+void qn_cli_warn_odd_queue(const struct qn_cli *cli, quern_inspector *inspector, const char *name,
+                           const char *advice)
+{
+    quern_queue_list *list = NULL;
+    if (!qn_name_is_odd(name) || quern_inspector_queues(inspector, &list, NULL) != QUERN_OK) {
+        return;
+    }
+    bool is_there = false;
+    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
+        is_there = is_there || strcmp(quern_queue_list_at(list, i)->name, name) == 0;
+    }
+    quern_queue_list_free(list);
+    if (!is_there) {
+        qn_cli_message(cli, "this makes a queue with the name '%s'; %s", name, advice);
+    }
 }

@@ -130,6 +130,11 @@ QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, const quern_client_op
                                        quern_client **ret_client);
 QUERN_NODISCARD int qn_cli_open_inspector(struct qn_cli *cli, bool create,
                                           quern_inspector **ret_inspector);
+/* Warns of a name with a comma or a * that no queue has: it is probably meant as a list or as a
+ * pattern, and what is set for it has no effect on others. An error of the broker is left to what
+ * follows. */
+void qn_cli_warn_odd_queue(const struct qn_cli *cli, quern_inspector *inspector, const char *name,
+                           const char *advice);
 /* Whether opening it for work will make a file, and the line that reports it afterwards: a user who
  * named the wrong directory should see it. */
 bool qn_cli_will_make_file(const char *url);

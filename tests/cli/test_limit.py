@@ -3,6 +3,7 @@
 """Limits: setting, listing, removing them, and what a worker makes of them."""
 
 import json
+import os
 import time
 import unittest
 
@@ -62,6 +63,15 @@ class LimitTest(CliTest):
         self.ok("limit", "remove", "{all}")
         self.fails(EXIT_FAILURE, "limit", "remove", "--all-queues")
         self.assertEqual(self.json("limit", "list", "--all-queues"), [])
+
+    def test_a_list_or_a_pattern_of_queues_is_a_warning_unless_a_queue_is_named_so(self):
+        self.ok("limit", "set", "mail", "5")
+        for args in (["limit", "set", "*", "5"], ["limit", "set", "a,b", "5"],
+                     ["queue", "set", "mail*", "--max-pending", "5"]):
+            warned, again = self.quern(*args), self.quern(*args)
+            self.assertEqual((warned.returncode, again.returncode, again.stderr), (0, 0, ""))
+            self.assertIn(f"this makes a queue with the name '{args[2]}'", warned.stderr)
+            self.assertIn("all-queues" if args[0] == "limit" else "by itself", warned.stderr)
 
     def test_queue_and_all_queues_exclude_each_other(self):
         for words in (("set", "mail", "5", "--all-queues"), ("remove", "mail", "--all-queues"),

@@ -129,6 +129,8 @@ static int run_set(struct qn_cli *cli)
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
+    qn_cli_warn_odd_queue(cli, inspector, limit.queue,
+                          "use --all-queues for a limit of all queues together");
     if (quern_inspector_set_limit(inspector, &limit, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {

@@ -307,6 +307,7 @@ static int set_queue(struct by_name *by_name, const char *name)
     quern_error err;
     quern_queue_settings settings = {0};
     (void)read_settings(&by_name->cli->args, &settings); /* checked by run_set */
+    qn_cli_warn_odd_queue(by_name->cli, by_name->inspector, name, "name each queue by itself");
     return quern_inspector_set_queue(by_name->inspector, name, &settings, &err) == QUERN_OK
                ? report_done(by_name, name, "set")
                : report_refused(by_name, name, &err);
