@@ -233,9 +233,9 @@ typedef enum quern_limit_scope {
     QUERN_LIMIT_QUEUE = 1, /* all tasks of the queue */
     QUERN_LIMIT_TYPE = 2,  /* those of one type, or each type by itself */
     QUERN_LIMIT_KEY = 3,   /* those with one limit_key, or each key by itself */
-    /* Redis: those who hold a token of a semaphore of asynq's x/rate: the runs of all queues for
-     * which it is set, and handlers of Go that take its tokens themselves. Each program states how
-     * many tokens it has; the count of a limit is for its own queue. */
+    /* Those who hold a token of a semaphore: the runs of all queues for which it is set. A queue
+     * starts a task while fewer than its own count are held. On Redis the semaphores are those of
+     * asynq's x/rate, and handlers of Go that take their tokens themselves count, too. */
     QUERN_LIMIT_SEMAPHORE = 4
 } quern_limit_scope;
 

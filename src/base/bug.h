@@ -123,7 +123,8 @@ enum qn_bug {
     QN_BUG_ALL_COUNTED_APART = 172,    /* one lease counts the runs of each queue by themselves */
     QN_BUG_TOKEN_NOT_RETURNED = 173,   /* Redis: a run that has ended keeps its token */
     QN_BUG_TOKEN_NOT_EXTENDED = 174,   /* Redis: a token ends with the first lease of its run */
-    QN_BUG_TOKENS_COUNTED_APART = 175, /* Redis: in one lease each queue gets all that are free */
+    QN_BUG_TOKENS_COUNTED_APART = 175, /* in one lease each queue gets all tokens that are free */
+    QN_BUG_HOLDER_END_UNNOTICED = 178, /* the end of a run that held a token wakes no worker */
     QN_BUG_LANE_LIMIT_OFF_BY_ONE =
         166,                      /* Redis: one more runs than a limit by type or key allows */
     QN_BUG_LANE_BELIEVED = 167,   /* Redis: a task that Go took from its lane is leased there */

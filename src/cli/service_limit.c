@@ -18,7 +18,7 @@ static const char *own_name(const quern_limit *limit, const quern_task_info *inf
 
 static bool is_each(const quern_limit *limit)
 {
-    return strcmp(limit->name, QN_LIMIT_EACH) == 0;
+    return limit->scope != QUERN_LIMIT_SEMAPHORE && strcmp(limit->name, QN_LIMIT_EACH) == 0;
 }
 
 /* Of its queue, or of its type or key by name. */

@@ -79,20 +79,35 @@ class LimitTest(CliTest):
             self.fails(EXIT_USAGE, "limit", *words)
         self.fails(EXIT_DATA, "limit", "set", "{al}", "5")
 
-    @not_on_redis  # it has these instead
-    def test_semaphores_are_for_queues_on_redis(self):
-        self.assertIn("limit of all queues",
-                      self.fails(EXIT_FAILURE, "limit", "set", "mail", "5", "--semaphore", "s"))
+    def test_semaphores_are_set_listed_and_removed(self):
+        self.assertEqual(
+            self.json("limit", "set", "mail", "5", "--semaphore", "smtp"),
+            {"queue": "mail", "scope": "semaphore", "name": "smtp", "limit": "5", "count": 5,
+             "period_ms": 0, "burst": 0})
+        self.ok("limit", "set", "bulk", "3", "--semaphore", "smtp")
+        self.ok("limit", "set", "bulk", "2", "--semaphore", "*")
+        self.assertEqual([(one["queue"], one["name"], one["limit"])
+                          for one in self.json("limit", "list")],
+                         [("bulk", "*", "2"), ("bulk", "smtp", "3"), ("mail", "smtp", "5")])
+        self.assertEqual([line.split() for line in self.ok("limit", "list", "bulk").splitlines()],
+                         [["QUEUE", "SCOPE", "NAME", "LIMIT", "USED"],
+                          ["bulk", "semaphore", "*", "2", "0"],
+                          ["bulk", "semaphore", "smtp", "3", "0"]])
+        self.ok("limit", "remove", "bulk", "--semaphore", "*")
+        self.ok("limit", "remove", "bulk", "--semaphore", "smtp")
+        self.assertEqual(self.json("limit", "list", "bulk"), [])
+
+    def test_semaphores_are_for_queues(self):
         for words in (("mail", "5", "--semaphore", "s", "--key", "k"),
                       ("5", "--semaphore", "s", "--all-queues")):
             self.fails(EXIT_USAGE, "limit", "set", *words)
         self.fails(EXIT_DATA, "limit", "set", "mail", "5/s", "--semaphore", "s")
         self.fails(EXIT_FAILURE, "limit", "remove", "mail", "--semaphore", "s")
 
-    @not_on_redis
-    def test_workers_of_two_queues_share_a_limit(self):
+    def check_workers_share(self, *limits):
         log = self.path("log")
-        self.ok("limit", "set", "--all-queues", "2")
+        for words in limits:
+            self.ok("limit", "set", *words)
         for queue in ("a", "b"):
             self.ok("enqueue", "--queue", queue, "--from", "-", stdin='{"type":"t"}\n' * 6)
         command = f"t=echo + >>{log}; sleep 0.05; echo - >>{log}"
@@ -107,6 +122,32 @@ class LimitTest(CliTest):
             most = max(most, running)
         self.assertEqual((started, running), (12, 0))
         self.assertLessEqual(most, 2)
+
+    @not_on_redis
+    def test_workers_of_two_queues_share_a_limit(self):
+        self.check_workers_share(("--all-queues", "2"))
+
+    def test_workers_of_two_queues_share_a_semaphore(self):
+        self.check_workers_share(("a", "2", "--semaphore", "s"), ("b", "2", "--semaphore", "s"))
+
+    def test_inspect_shows_the_semaphore_that_a_task_waits_for(self):
+        self.fifo("end")
+        self.ok("limit", "set", "a", "1", "--semaphore", "s")
+        self.ok("limit", "set", "b", "1", "--semaphore", "s")
+        held = self.enqueue("t", "--queue", "a")
+        self.start("work", "--queue", "a", "--exec", "t=read x < end")
+        self.wait_state(held, "active")
+        self.start("work", "--queue", "b", "--queue", "c", "--exec", "t=true")
+        waiting = self.enqueue("t", "--queue", "b")
+        self.wait_state(self.enqueue("t", "--queue", "c"), "gone")
+        task = self.json("task", "inspect", waiting)
+        self.assertEqual(task["state"], "pending")
+        self.assertEqual(task["waits_because"], "the limit 1 of semaphore s is used up")
+        self.assertEqual(task["what_to_do"],
+                         "nothing, or raise it: quern limit set b LIMIT --semaphore 's'")
+        with open(self.path("end"), "w", encoding="ascii") as file:
+            file.write("go\n")
+        self.wait_state(waiting, "gone")
 
     def test_key_of_a_task_is_shown_and_imported(self):
         one = self.enqueue("t", "--limit-key", "acme")

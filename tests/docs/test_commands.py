@@ -23,9 +23,7 @@ PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs/guide").glob("*.md")),
 # What is not run here: the build and the installation (tests/package), and a server elsewhere.
 ELSEWHERE = ("git clone", "make ", "sudo make", "cc ", "export QUERN_BROKER='redis:")
 UNUSUAL = {"quern task run --all": 2,  # asks, and there is no terminal
-           "quern task cancel ID": 1,  # it does not run
-           "quern limit set mail 5 --semaphore": 1,  # Redis has semaphores, SQLite refuses them
-           "quern limit set bulk 3 --semaphore": 1}
+           "quern task cancel ID": 1}  # it does not run
 QUERN = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 words = [os.environ["PROGRAM"], *sys.argv[1:]]

@@ -18,6 +18,8 @@
  * - wait_ms of qn_queue_share says when a limit of starts lets the next task run. When a run of a
  *   queue with a limit of tasks that run ends, however it ends, sleeping workers are woken; so they
  *   are when limits are set or removed.
+ * - A semaphore counts over the queues for which it is set; each of them compares with its own
+ *   count. Workers that sleep on these queues are woken when a token is free.
  * - A limit of all queues counts over the queues of the broker, also those that are made later, and
  *   binds each task beside the limits of its queue. Workers that sleep on other queues are woken
  *   when a run ends that it counted.

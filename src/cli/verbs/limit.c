@@ -2,7 +2,8 @@
 /* limit.c - `quern limit`: set, list, remove.
  *
  * A limit is of a queue, or with --all-queues of all together; with --type or --key of a type or a
- * key in it; "*" means each of them that has none of its own. */
+ * key in it; "*" means each of them that has none of its own. With --semaphore
+ * it is the queue's share of one that other queues have, too. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ enum scope_option { SCOPE_TYPE, SCOPE_KEY, SCOPE_SEMAPHORE, SCOPE_ALL };
 static const struct qn_option scope_options[] = {
     [SCOPE_TYPE] = {"type", "TYPE", "tasks of this type; '*': each type by itself", QN_OPTION_TEXT},
     [SCOPE_KEY] = {"key", "KEY", "tasks with this key; '*': each key by itself", QN_OPTION_TEXT},
-    [SCOPE_SEMAPHORE] = {"semaphore", "NAME", "Redis: who holds its tokens, Go's handlers, too",
+    [SCOPE_SEMAPHORE] = {"semaphore", "NAME", "of all queues that have this NAME; Redis: Go's, too",
                          QN_OPTION_TEXT},
     [SCOPE_ALL] = {"all-queues", NULL, "of all queues together, in place of QUEUE", QN_OPTION_FLAG},
 };
@@ -177,7 +178,7 @@ static void add_row(struct qn_table *table, const quern_limit *limit)
     qn_table_text(table, scope_names[limit->scope]);
     qn_table_text(table, limit->name);
     qn_table_text(table, text);
-    if (strcmp(limit->name, QN_LIMIT_EACH) == 0) {
+    if (limit->scope != QUERN_LIMIT_SEMAPHORE && strcmp(limit->name, QN_LIMIT_EACH) == 0) {
         qn_table_text(table, NULL);
     } else {
         qn_table_number(table, (uint64_t)limit->used);

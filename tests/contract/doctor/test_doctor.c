@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text/number.h"
+#include "broker/limit/limit.h"
 #include "lib_doctor.h"
 #include "quern/client.h"
 
@@ -255,6 +256,25 @@ static void days_of_a_missing_queue_are_removed(struct contract *c)
     doctor_assert_mended(c, "I6 /: 1 day is counted for queue number 77, which is missing");
 }
 
+static void kinds_of_limits_are_noted_again(struct contract *c)
+{
+    const quern_limit limits[] = {
+        {.queue = "default", .scope = QUERN_LIMIT_SEMAPHORE, .name = "smtp", .count = 1},
+        {.queue = "default", .scope = QUERN_LIMIT_QUEUE, .name = "", .count = 7},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = 8}};
+    quern_error err = {0};
+    struct qn_leased *runs[4];
+    for (size_t i = 0; i < TEST_COUNT(limits); i++) {
+        assert_ok(qn_broker_set_limit(c->broker, &limits[i], &err), err);
+    }
+    contract_put_many(c, "default", "a", 2);
+    doctor_assert_healthy(c);
+    doctor_plant(c, "UPDATE quern_queue SET limits = 1");
+    doctor_assert_mended(c, "I6 default/: the kinds of its limits are noted as 1, not as 4161");
+    assert_int_equal(contract_lease(c, "default", 4, runs), 1);
+    contract_finish(c, runs[0], QN_DONE);
+}
+
 static void wrong_counters_are_set_right(struct contract *c)
 {
     contract_finish(c, contract_start(c, "a"), QN_DONE);
@@ -412,6 +432,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("sqlite", missing_queue_is_made_again_with_its_counts),
     CONTRACT_TEST_ONLY("sqlite", queue_made_again_takes_a_free_name),
     CONTRACT_TEST_ONLY("sqlite", days_of_a_missing_queue_are_removed),
+    CONTRACT_TEST_ONLY("sqlite", kinds_of_limits_are_noted_again),
     CONTRACT_TEST_ONLY("sqlite", wrong_counters_are_set_right),
     CONTRACT_TEST_ONLY("sqlite", counter_that_fell_behind_is_raised),
     CONTRACT_TEST_ONLY("sqlite", counter_that_cannot_count_on_is_set_right),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* test_fleet.c - four workers on four broker objects, three kinds of limits at once: none is ever
  * exceeded, and as long as tasks wait a limit is used fully. Some leases are lost: their worker
- * dies. Once with one queue, and once with limits of all queues and two of them. */
+ * dies. Once with one queue; with two, once with limits of all queues and once with a
+ * semaphore. */
 #include "lib_limits.h"
 
 #include <pthread.h>
@@ -213,24 +214,41 @@ static void no_limit_is_exceeded_and_all_are_used(struct contract *c)
     run_fleet(c, 1);
 }
 
-static void no_limit_of_all_queues_is_exceeded_and_all_are_used(struct contract *c)
+static void set_all(struct contract *c, const quern_limit *limits, size_t count)
 {
-    const quern_limit all[] = {
-        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = QUEUE_MAX},
-        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_TYPE, .name = "slow", .count = TYPE_MAX},
-        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "*", .count = KEY_MAX}};
     limits_begin(c);
-    for (size_t i = 0; i < TEST_COUNT(all); i++) {
-        if (qn_broker_set_limit(c->broker, &all[i], NULL) == QUERN_E_UNSUPPORTED) {
+    for (size_t i = 0; i < count; i++) {
+        if (qn_broker_set_limit(c->broker, &limits[i], NULL) == QUERN_E_UNSUPPORTED) {
             skip(); /* a broker without such limits */
         }
     }
+}
+
+static void no_limit_of_all_queues_is_exceeded_and_all_are_used(struct contract *c)
+{
+    static const quern_limit all[] = {
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = QUEUE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_TYPE, .name = "slow", .count = TYPE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "*", .count = KEY_MAX}};
+    set_all(c, all, TEST_COUNT(all));
+    run_fleet(c, 2);
+}
+
+static void no_semaphore_is_exceeded_and_all_tokens_are_used(struct contract *c)
+{
+    static const quern_limit all[] = {
+        {.queue = "default", .scope = QUERN_LIMIT_SEMAPHORE, .name = "s", .count = QUEUE_MAX},
+        {.queue = "other", .scope = QUERN_LIMIT_SEMAPHORE, .name = "s", .count = QUEUE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_TYPE, .name = "slow", .count = TYPE_MAX},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "*", .count = KEY_MAX}};
+    set_all(c, all, TEST_COUNT(all));
     run_fleet(c, 2);
 }
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST(no_limit_is_exceeded_and_all_are_used),
     CONTRACT_TEST(no_limit_of_all_queues_is_exceeded_and_all_are_used),
+    CONTRACT_TEST(no_semaphore_is_exceeded_and_all_tokens_are_used),
 };
 
 CONTRACT_MAIN(tests)

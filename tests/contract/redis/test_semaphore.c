@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_semaphore.c - semaphores of asynq's x/rate: each run of a queue that has one holds a token
- * in asynq:sema:<name>, beside the handlers of Go. */
+ * in asynq:sema:<name>, beside the handlers of Go. The rest: limit/test_semaphore.c. */
 #include "lib_contract.h"
 
 #include <string.h>
@@ -9,8 +9,6 @@
 #include "lib_store.h"
 
 #define KEY "asynq:sema:smtp"
-/* Shorter than QN_SAFETY_NET_MS, which would find the work without any wake-up. */
-#define BRIEFLY_MS 400
 
 static struct test_redis *server(void)
 {
@@ -76,76 +74,6 @@ static void runs_of_a_queue_hold_tokens_beside_those_of_go(struct contract *c)
     assert_int_equal(held(), 0);
 }
 
-static void every_end_of_a_run_returns_its_token(struct contract *c)
-{
-    static const enum qn_outcome_kind kinds[] = {QN_DONE,   QN_DROP,      QN_RETRY,
-                                                 QN_SNOOZE, QN_ARCHIVE,   QN_CANCEL,
-                                                 QN_ASIDE,  QN_GIVE_BACK, QN_CRASH};
-    quern_error err = {0};
-    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
-        set(c, "default", 1);
-        contract_put(c, "default", "a");
-        struct qn_leased *run = contract_take(c, "default");
-        assert_int_equal(held(), 1);
-        (void)contract_finish(c, run, kinds[i]);
-        assert_int_equal(held(), 0);
-        assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
-    }
-}
-
-static void queues_share_a_semaphore(struct contract *c)
-{
-    struct qn_leased *runs[8];
-    set(c, "default", 2);
-    set(c, "other", 2);
-    contract_put(c, "default", "same-id");
-    contract_put(c, "other", "same-id");
-    contract_put(c, "other", "b");
-    assert_int_equal(contract_lease(c, "default", 8, runs), 1);
-    assert_int_equal(contract_lease(c, "other", 8, runs + 1), 1);
-    assert_int_equal(held(), 2);
-    assert_int_equal(contract_lease(c, "other", 8, runs + 2), 0);
-    done(c, runs[0]);
-    assert_int_equal(contract_lease(c, "other", 8, runs), 1);
-    done(c, runs[0]);
-    done(c, runs[1]);
-    assert_int_equal(held(), 0);
-}
-
-static void one_lease_from_two_queues_takes_no_more_tokens_than_are_free(struct contract *c)
-{
-    struct qn_leased *runs[8];
-    struct qn_queue_share shares[] = {{.name = "default", .weight = 1, .quota = 4},
-                                      {.name = "other", .weight = 1, .quota = 4}};
-    struct qn_exchange exchange = {
-        .queues = shares, .queue_count = 2, .room = 8, .start_count_now = 8};
-    set(c, "default", 5);
-    set(c, "other", 5);
-    contract_put_many(c, "default", "d", 4);
-    contract_put_many(c, "other", "o", 4);
-    assert_int_equal(contract_exchange(c, &exchange, NULL, runs), 5);
-    assert_int_equal(held(), 5);
-    for (int i = 0; i < 5; i++) {
-        done(c, runs[i]);
-    }
-}
-
-static void queue_may_have_several_semaphores(struct contract *c)
-{
-    struct qn_leased *runs[8];
-    set(c, "default", 3);
-    assert_int_equal(try_set(c, "default", "data base", 2), QUERN_OK);
-    contract_put_many(c, "default", "a", 5);
-    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
-    assert_int_equal(held(), 2);
-    assert_int_equal(unset(c, "default", "data base"), QUERN_OK);
-    assert_int_equal(test_redis_count(server(), "EXISTS \"asynq:sema:data base\""), 0);
-    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
-    for (int i = 0; i < 3; i++) {
-        done(c, runs[i]);
-    }
-}
-
 /* --- Beside the limit of all queues ------------------------------------------------------ */
 
 static void set_of(struct contract *c, const char *queue, int64_t count)
@@ -154,29 +82,6 @@ static void set_of(struct contract *c, const char *queue, int64_t count)
     const quern_limit limit = {
         .queue = queue, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = count};
     assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
-}
-
-static void semaphore_and_limit_of_all_queues_hold_together(struct contract *c)
-{
-    const struct qn_limit_owner all = {QUERN_ALL_QUEUES, QUERN_LIMIT_QUEUE, ""};
-    struct qn_leased *runs[8];
-    set(c, "default", 3);
-    set_of(c, QUERN_ALL_QUEUES, 2);
-    set(c, "other", 3); /* keeps that of all */
-    contract_put_many(c, "default", "a", 5);
-    contract_put(c, "other", "b");
-    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
-    assert_int_equal(contract_lease(c, "other", 8, runs + 2), 0);
-    assert_int_equal(held(), 2);
-    assert_int_equal(qn_broker_remove_limit(c->broker, &all, NULL), QUERN_OK);
-    assert_int_equal(contract_lease(c, "default", 8, runs + 2), 1);
-    assert_int_equal(contract_lease(c, "other", 8, runs + 3), 0);
-    assert_int_equal(unset(c, "other", "smtp"), QUERN_OK);
-    assert_int_equal(contract_lease(c, "other", 8, runs + 3), 1);
-    for (int i = 0; i < 4; i++) {
-        done(c, runs[i]);
-    }
-    assert_int_equal(held(), 0);
 }
 
 static void new_queue_with_a_limit_of_its_own_is_bound_by_that_of_all(struct contract *c)
@@ -211,24 +116,6 @@ static void garbage_for_the_limit_of_all_queues_stops_none(struct contract *c)
 }
 
 /* --- How tokens end -------------------------------------------------------------------- */
-
-static void token_of_a_dead_worker_comes_back(struct contract *c)
-{
-    const struct contract_worker dead = {.id = "dead", .is_dead = true, .is_ahead = true};
-    struct qn_leased *runs[8];
-    contract_heartbeat(c->broker, CONTRACT_WORKER);
-    contract_heartbeat_as(c->broker, &dead);
-    set(c, "default", 2);
-    contract_put_many(c, "default", "a", 3);
-    assert_int_equal(contract_lease_as(c, &dead, "default", 4, runs), 2);
-    assert_int_equal(contract_recover(c, "default"), 2);
-    assert_int_equal(held(), 0);
-    qn_leased_free(runs[0]);
-    qn_leased_free(runs[1]);
-    assert_int_equal(contract_lease(c, "default", 8, runs), 2);
-    done(c, runs[0]);
-    done(c, runs[1]);
-}
 
 static void token_ends_with_its_lease_and_one_of_go_with_its_deadline(struct contract *c)
 {
@@ -305,32 +192,6 @@ static void run_of_go_gets_no_token_of_ours(struct contract *c)
 
 /* --- The rest -------------------------------------------------------------------------- */
 
-static void free_token_wakes_who_waits_for_it(struct contract *c)
-{
-    const char *const queue = "default";
-    struct qn_wakeup wakeup = {0};
-    struct qn_leased *runs[2];
-    bool work = false;
-    int64_t due_at_ms = 0;
-    quern_error err = {0};
-    set(c, "default", 1);
-    contract_put_many(c, "default", "a", 2);
-    assert_int_equal(contract_lease(c, "default", 2, runs), 1);
-    struct qn_broker *sleeper = contract_open(c);
-    for (int i = 0; i < 2; i++) { /* the first wait takes what came before */
-        assert_ok(qn_broker_arm(sleeper, (struct qn_names){&queue, 1}, &work, &due_at_ms, &err),
-                  err);
-        assert_false(work);
-        if (i == 1) {
-            done(c, runs[0]);
-        }
-        wakeup = (struct qn_wakeup){0};
-        assert_ok(qn_broker_wait(sleeper, i == 0 ? 1 : BRIEFLY_MS, &wakeup, &err), err);
-    }
-    assert_true(wakeup.work);
-    qn_broker_close(sleeper);
-}
-
 static bool on_limit(const quern_limit *limit, void *user)
 {
     char *line = user;
@@ -372,19 +233,12 @@ static void garbage_costs_its_own_semaphore_only(struct contract *c)
 
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", runs_of_a_queue_hold_tokens_beside_those_of_go),
-    CONTRACT_TEST_ONLY("redis", every_end_of_a_run_returns_its_token),
-    CONTRACT_TEST_ONLY("redis", queues_share_a_semaphore),
-    CONTRACT_TEST_ONLY("redis", one_lease_from_two_queues_takes_no_more_tokens_than_are_free),
-    CONTRACT_TEST_ONLY("redis", queue_may_have_several_semaphores),
-    CONTRACT_TEST_ONLY("redis", semaphore_and_limit_of_all_queues_hold_together),
     CONTRACT_TEST_ONLY("redis", new_queue_with_a_limit_of_its_own_is_bound_by_that_of_all),
     CONTRACT_TEST_ONLY("redis", garbage_for_the_limit_of_all_queues_stops_none),
-    CONTRACT_TEST_ONLY("redis", token_of_a_dead_worker_comes_back),
     CONTRACT_TEST_ONLY("redis", token_ends_with_its_lease_and_one_of_go_with_its_deadline),
     CONTRACT_TEST_ONLY("redis", token_is_extended_with_its_lease),
     CONTRACT_TEST_ONLY("redis", semaphore_that_is_set_while_tasks_run_counts_them),
     CONTRACT_TEST_ONLY("redis", run_of_go_gets_no_token_of_ours),
-    CONTRACT_TEST_ONLY("redis", free_token_wakes_who_waits_for_it),
     CONTRACT_TEST_ONLY("redis", semaphores_are_listed_with_all_who_hold_a_token),
     CONTRACT_TEST_ONLY("redis", garbage_costs_its_own_semaphore_only),
 };

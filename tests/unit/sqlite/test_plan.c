@@ -50,6 +50,8 @@ static const struct plan_case {
     {"meter_running_queue", sql_meter_running_queue, false},
     {"meter_running_type", sql_meter_running_type, false},
     {"meter_running_key", sql_meter_running_key, false},
+    {"meter_semaphores", sql_meter_semaphores, false},
+    {"meter_running_semaphore", sql_meter_running_semaphore, false},
     {"prune_peek_rest", sql_prune_peek_rest, false},
     {"prune_limit_uses", sql_prune_limit_uses, false},
     {"lease_row", sql_lease_row, false},

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "broker/sqlite/doctor/doctor_sql.h"
 #include "broker/sqlite/inspect/inspect.h"
+#include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/run/delay_clock.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/upkeep/redate.h"
@@ -73,6 +74,7 @@ static const struct qn_rule rules[] = {
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_stray_day, sql_repair_stray_day, NULL},
     {"I5", QUERN_SEVERITY_VIOLATED, sql_find_wrong_day, sql_repair_wrong_day, NULL},
     {"I5", QUERN_SEVERITY_VIOLATED, sql_find_wrong_total, sql_repair_wrong_total, NULL},
+    {"I6", QUERN_SEVERITY_VIOLATED, sql_find_wrong_limits, sql_meter_kinds_note, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_counts, sql_repair_wrong_counts, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_brake, sql_repair_wrong_brake, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_solo, sql_repair_wrong_solo, NULL},

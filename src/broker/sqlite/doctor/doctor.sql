@@ -101,6 +101,19 @@ UPDATE quern_queue SET
         (SELECT coalesce(sum(max(processed, failed)), 0) FROM quern_day WHERE queue = ?1))
 WHERE no = ?1;
 
+-- What a queue notes of its limits, as in queue/meter.h; a lease observes no others.
+-- name: find_wrong_limits
+SELECT name, '', printf('the kinds of its limits are noted as %d, not as %d', limits, kinds), no,
+    NULL
+FROM (SELECT q.no, q.name, q.limits, coalesce((SELECT sum(bit) FROM (
+        SELECT DISTINCT iif(l.scope = 4, 4096,
+            1 << ((l.scope - 1) * 2 + l.rate + iif(l.queue = 0, 6, 0))) AS bit
+        FROM quern_limit AS l
+        WHERE l.queue IN (0, q.no) AND l.scope BETWEEN 1 AND 4 AND l.rate IN (0, 1)
+            AND (l.scope < 4 OR l.queue > 0 AND l.rate = 0))), 0) AS kinds
+    FROM quern_queue AS q)
+WHERE limits <> kinds;
+
 -- --- Tasks -----------------------------------------------------------------------------------
 
 -- name: find_wrong_state

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "broker/sqlite/operate/limit_sql.h"
 #include "broker/sqlite/queue/meter.h"
+#include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/run/limits/lanes.h"
 #include "broker/sqlite/run/limits/sort.h"
 #include "broker/sqlite/schema/late.h"
@@ -15,18 +16,19 @@
 
 static quern_status note_kinds(struct qn_conn *conn, int64_t queue_no, quern_error *err)
 {
-    struct qn_query query = qn_query_start(conn, sql_limit_note);
+    struct qn_query query = qn_query_start(conn, sql_meter_kinds_note);
     qn_query_int(&query, queue_no);
     return qn_query_run(&query, NULL, err);
 }
 
 /* With a limit by type the lanes are by type, too: of this queue, or of all. One by key may come
- * before the first key. */
+ * before the first key. Others need no lanes. */
 static quern_status fit_lanes(struct qn_conn *conn, int64_t queue_no, int32_t scope,
                               quern_error *err)
 {
     int64_t unfit_no = 0;
-    quern_status status = scope == QUERN_LIMIT_QUEUE ? QUERN_OK : qn_sqlite_late_lanes(conn, err);
+    bool is_split = scope == QUERN_LIMIT_TYPE || scope == QUERN_LIMIT_KEY;
+    quern_status status = is_split ? qn_sqlite_late_lanes(conn, err) : QUERN_OK;
     if (status != QUERN_OK || scope != QUERN_LIMIT_TYPE) {
         return status;
     }
@@ -97,11 +99,6 @@ quern_status qn_sqlite_set_limit(struct qn_broker *broker, const quern_limit *li
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    if (limit->scope == QUERN_LIMIT_SEMAPHORE) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "only a redis broker has the semaphores of Go's x/rate: here set a "
-                            "limit of all queues, of a type or a key for example");
-    }
     quern_status status = qn_transaction_begin(self, false, &conn, err);
     return status == QUERN_OK ? end(self, write_limit(conn, limit, err), err) : status;
 }
@@ -140,13 +137,13 @@ static quern_status read_used(struct qn_meters *meters, int64_t queue_no, quern_
                               quern_error *err)
 {
     struct qn_meter *meter = NULL;
-    if (strcmp(limit->name, QN_LIMIT_EACH) == 0) {
+    if (limit->scope != QUERN_LIMIT_SEMAPHORE && strcmp(limit->name, QN_LIMIT_EACH) == 0) {
         return QUERN_OK;
     }
     const struct qn_meter_owner of = {queue_no, limit->scope, limit->name};
     quern_status status = qn_meters_find(meters, of, &meter, err);
     if (status == QUERN_OK && limit->period_ms == 0) {
-        limit->used = meter->running;
+        limit->used = *qn_meter_running(meter);
     } else if (status == QUERN_OK && meter->has_starts) {
         limit->used = qn_limit_used(&meter->starts, &meter->use, meters->now_ms);
     }

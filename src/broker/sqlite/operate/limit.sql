@@ -9,15 +9,6 @@ ON CONFLICT (queue, scope, name, rate) DO UPDATE SET count = excluded.count,
 -- name: limit_remove
 DELETE FROM quern_limit WHERE queue = ?1 AND scope = ?2 AND name = ?3;
 
--- The kinds that the queue has, as in meter.h; 0: in every queue, as a limit of all has changed.
--- name: limit_note
-UPDATE quern_queue SET limits = coalesce(
-    (SELECT sum(bit) FROM (SELECT DISTINCT
-        1 << ((l.scope - 1) * 2 + l.rate + iif(l.queue = 0, 6, 0)) AS bit
-        FROM quern_limit AS l
-        WHERE l.queue IN (0, quern_queue.no) AND l.scope BETWEEN 1 AND 3 AND l.rate IN (0, 1))), 0)
-WHERE ?1 IN (0, no);
-
 -- The first that has no lanes of kind ?2; ?1: a queue, or 0: of all.
 -- name: limit_lanes
 SELECT no FROM quern_queue WHERE ?1 IN (0, no) AND lanes <> ?2 LIMIT 1;

@@ -23,6 +23,7 @@ void qn_meters_finish(struct qn_meters *meters)
 {
     qn_arena_finish(&meters->arena);
     qn_free(meters->items);
+    qn_free(meters->bound);
     *meters = (struct qn_meters){0};
 }
 
@@ -47,6 +48,8 @@ static quern_status read_limits(struct qn_meters *meters, struct qn_meter *meter
     qn_query_int(&query, meter->of.queue_no);
     qn_query_int(&query, meter->of.scope);
     qn_query_text(&query, meter->of.name);
+    qn_query_text(&query,
+                  meter->of.scope == QUERN_LIMIT_SEMAPHORE ? meter->of.name : QN_LIMIT_EACH);
     while (qn_query_row(&query)) {
         bool own = strcmp(qn_query_column_text(&query, 0), meter->of.name) == 0;
         bool rate = sqlite3_column_int64(query.statement, 1) != 0;
@@ -85,7 +88,8 @@ static quern_status count_running(struct qn_meters *meters, struct qn_meter *met
                                       [QUERN_LIMIT_KEY] = sql_meter_running_key};
     static const char *const all[] = {[QUERN_LIMIT_QUEUE] = sql_meter_running_all,
                                       [QUERN_LIMIT_TYPE] = sql_meter_running_all_type,
-                                      [QUERN_LIMIT_KEY] = sql_meter_running_all_key};
+                                      [QUERN_LIMIT_KEY] = sql_meter_running_all_key,
+                                      [QUERN_LIMIT_SEMAPHORE] = sql_meter_running_semaphore};
     quern_status status = QUERN_OK;
     if (QN_BUG(LIMIT_SHARE_LOST)) {
         struct qn_query query = qn_query_start(meters->conn, sql_bug_meter_lost);
@@ -135,8 +139,10 @@ static quern_status read_use(struct qn_meters *meters, struct qn_meter *meter, q
 
 static quern_status read_meter(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
 {
-    quern_status status = read_limits(meters, meter, err);
-    if (status == QUERN_OK && meter->has_runs) {
+    bool is_semaphore = meter->of.scope == QUERN_LIMIT_SEMAPHORE;
+    bool counts = is_semaphore && meter->of.queue_no == QN_METER_ALL;
+    quern_status status = counts ? QUERN_OK : read_limits(meters, meter, err);
+    if (status == QUERN_OK && (counts || (meter->has_runs && !is_semaphore))) {
         status = count_running(meters, meter, err);
     }
     if (status == QUERN_OK && meter->has_starts) {
@@ -145,8 +151,8 @@ static quern_status read_meter(struct qn_meters *meters, struct qn_meter *meter,
     return status;
 }
 
-quern_status qn_meters_find(struct qn_meters *meters, struct qn_meter_owner of,
-                            struct qn_meter **ret_meter, quern_error *err)
+static quern_status find_or_read(struct qn_meters *meters, struct qn_meter_owner of,
+                                 struct qn_meter **ret_meter, quern_error *err)
 {
     for (size_t i = 0; i < meters->count; i++) {
         struct qn_meter *meter = meters->items[i];
@@ -174,22 +180,85 @@ quern_status qn_meters_find(struct qn_meters *meters, struct qn_meter_owner of,
     return status;
 }
 
+quern_status qn_meters_find(struct qn_meters *meters, struct qn_meter_owner of,
+                            struct qn_meter **ret_meter, quern_error *err)
+{
+    struct qn_meter *meter = NULL;
+    quern_status status = find_or_read(meters, of, &meter, err);
+    if (status == QUERN_OK && of.scope == QUERN_LIMIT_SEMAPHORE && meter->holders == NULL) {
+        const struct qn_meter_owner all = {QN_METER_ALL, of.scope, of.name};
+        status = find_or_read(meters, all, &meter->holders, err);
+    }
+    *ret_meter = meter;
+    return status;
+}
+
+/* --- Semaphores ------------------------------------------------------------------------ */
+
+static quern_status read_semaphores(struct qn_meters *meters, struct qn_semaphores *semaphores,
+                                    quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    struct qn_query query = qn_query_start(meters->conn, sql_meter_semaphores);
+    qn_query_int(&query, semaphores->queue_no);
+    while (status == QUERN_OK && qn_query_row(&query)) {
+        struct qn_meter *meter = NULL;
+        const struct qn_meter_owner of = {semaphores->queue_no, QUERN_LIMIT_SEMAPHORE,
+                                          qn_query_column_text(&query, 0)};
+        status = qn_meters_find(meters, of, &meter, err);
+        if (status == QUERN_OK) {
+            meter->next = semaphores->first;
+            semaphores->first = meter;
+        }
+    }
+    quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
+    return status == QUERN_OK ? finished : status;
+}
+
+static quern_status find_semaphores(struct qn_meters *meters, int64_t queue_no,
+                                    struct qn_meter **ret_first, quern_error *err)
+{
+    for (struct qn_semaphores *one = meters->semaphores; one != NULL; one = one->next) {
+        if (one->queue_no == queue_no) {
+            *ret_first = one->first;
+            return QUERN_OK;
+        }
+    }
+    struct qn_semaphores *made = qn_arena_alloc(&meters->arena, sizeof *made);
+    if (made == NULL) {
+        return qn_error_nomem(err);
+    }
+    *made = (struct qn_semaphores){.next = meters->semaphores, .queue_no = queue_no};
+    quern_status status = read_semaphores(meters, made, err);
+    meters->semaphores = status == QUERN_OK ? made : meters->semaphores;
+    *ret_first = made->first;
+    return status;
+}
+
 /* --- Using ----------------------------------------------------------------------------- */
 
-/* The meters that bind this task. */
-struct bound {
-    struct qn_meter *meters[6];
-    size_t count;
-};
+/* Adds the meter to those that bind the task in hand. */
+static quern_status bind(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
+{
+    struct qn_meter **bound =
+        qn_vec_grow(meters->bound, meters->bound_count, &meters->bound_capacity, sizeof bound[0]);
+    if (bound == NULL) {
+        return qn_error_nomem(err);
+    }
+    meters->bound = bound;
+    meters->bound[meters->bound_count++] = meter;
+    return QUERN_OK;
+}
 
-/* Adds those of task->queue_no, which may be QN_METER_ALL. */
-static quern_status add_bound(struct qn_meters *meters, const struct qn_metered *task,
-                              struct bound *bound, quern_error *err)
+/* Binds those of task->queue_no, which may be QN_METER_ALL. */
+static quern_status bind_kinds(struct qn_meters *meters, const struct qn_metered *task,
+                               quern_error *err)
 {
     const char *const names[] = {"", task->type, task->key};
     quern_status status = QUERN_OK;
     for (int32_t scope = QUERN_LIMIT_QUEUE; status == QUERN_OK && scope <= QUERN_LIMIT_KEY;
          scope++) {
+        struct qn_meter *meter = NULL;
         const char *name = names[scope - QUERN_LIMIT_QUEUE];
         bool none = name == NULL || (scope == QUERN_LIMIT_KEY && name[0] == '\0');
         int64_t bits = qn_meter_bit(scope, false) | qn_meter_bit(scope, true);
@@ -197,37 +266,52 @@ static quern_status add_bound(struct qn_meters *meters, const struct qn_metered 
             continue;
         }
         const struct qn_meter_owner of = {task->queue_no, scope, name};
-        status = qn_meters_find(meters, of, &bound->meters[bound->count++], err);
+        status = qn_meters_find(meters, of, &meter, err);
+        if (status == QUERN_OK) {
+            status = bind(meters, meter, err);
+        }
     }
     return status;
 }
 
-static quern_status find_bound(struct qn_meters *meters, const struct qn_metered *task,
-                               struct bound *ret_bound, quern_error *err)
+static quern_status bind_semaphores(struct qn_meters *meters, int64_t queue_no, quern_error *err)
+{
+    struct qn_meter *meter = NULL;
+    quern_status status = find_semaphores(meters, queue_no, &meter, err);
+    for (; status == QUERN_OK && meter != NULL; meter = meter->next) {
+        status = bind(meters, meter, err);
+    }
+    return status;
+}
+
+static quern_status bind_all(struct qn_meters *meters, const struct qn_metered *task,
+                             quern_error *err)
 {
     struct qn_metered as_of_all = *task;
     as_of_all.queue_no = QN_METER_ALL;
     as_of_all.limits = task->limits >> QN_METER_ALL_SHIFT;
-    ret_bound->count = 0;
-    quern_status status = add_bound(meters, task, ret_bound, err);
-    return status == QUERN_OK && as_of_all.limits != 0
-               ? add_bound(meters, &as_of_all, ret_bound, err)
+    meters->bound_count = 0;
+    quern_status status = bind_kinds(meters, task, err);
+    if (status == QUERN_OK && as_of_all.limits != 0) {
+        status = bind_kinds(meters, &as_of_all, err);
+    }
+    return status == QUERN_OK && (task->limits & QN_METER_SEMAPHORES) != 0
+               ? bind_semaphores(meters, task->queue_no, err)
                : status;
 }
 
 quern_status qn_meters_room(struct qn_meters *meters, const struct qn_metered *task,
                             int64_t *ret_room, int64_t *ret_wait_ms, quern_error *err)
 {
-    struct bound bound;
-    quern_status status = find_bound(meters, task, &bound, err);
+    quern_status status = bind_all(meters, task, err);
     int64_t least = INT64_MAX;
     int64_t wait_ms = 0;
     bool for_an_end = false;
-    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
-        struct qn_meter *meter = bound.meters[i];
+    for (size_t i = 0; status == QUERN_OK && i < meters->bound_count; i++) {
+        struct qn_meter *meter = meters->bound[i];
         if (meter->has_runs) {
             int64_t more = QN_BUG(LIMIT_OFF_BY_ONE) ? 1 : 0;
-            int64_t room = meter->runs.count - meter->running + more;
+            int64_t room = meter->runs.count - *qn_meter_running(meter) + more;
             least = room < least ? room : least;
             for_an_end = for_an_end || room <= 0;
         }
@@ -246,14 +330,14 @@ quern_status qn_meters_room(struct qn_meters *meters, const struct qn_metered *t
 quern_status qn_meters_take(struct qn_meters *meters, const struct qn_metered *task,
                             quern_error *err)
 {
-    struct bound bound;
-    quern_status status = find_bound(meters, task, &bound, err);
-    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
-        struct qn_meter *meter = bound.meters[i];
-        if (QN_BUG(ALL_COUNTED_APART) && meter->of.queue_no == QN_METER_ALL) {
+    quern_status status = bind_all(meters, task, err);
+    for (size_t i = 0; status == QUERN_OK && i < meters->bound_count; i++) {
+        struct qn_meter *meter = meters->bound[i];
+        if ((QN_BUG(ALL_COUNTED_APART) && meter->of.queue_no == QN_METER_ALL) ||
+            (QN_BUG(TOKENS_COUNTED_APART) && meter->holders != NULL)) {
             continue;
         }
-        meter->running++;
+        (*qn_meter_running(meter))++;
         if (meter->has_starts) {
             qn_limit_take(&meter->starts, &meter->use, meters->now_ms);
             meter->changed = true;
@@ -265,10 +349,9 @@ quern_status qn_meters_take(struct qn_meters *meters, const struct qn_metered *t
 quern_status qn_meters_give_back(struct qn_meters *meters, const struct qn_metered *task,
                                  int64_t age_ms, quern_error *err)
 {
-    struct bound bound;
-    quern_status status = find_bound(meters, task, &bound, err);
-    for (size_t i = 0; status == QUERN_OK && i < bound.count; i++) {
-        struct qn_meter *meter = bound.meters[i];
+    quern_status status = bind_all(meters, task, err);
+    for (size_t i = 0; status == QUERN_OK && i < meters->bound_count; i++) {
+        struct qn_meter *meter = meters->bound[i];
         if (meter->has_starts) {
             qn_limit_give_back(&meter->starts, &meter->use, meters->now_ms, age_ms);
             meter->changed = true;

@@ -22,8 +22,9 @@ static inline int64_t qn_meter_bit(int32_t scope, bool rate)
     return INT64_C(1) << ((scope - QUERN_LIMIT_QUEUE) * 2 + (rate ? 1 : 0));
 }
 #define QN_METER_ALL_SHIFT 6
-#define QN_METER_RUNS 0x555   /* those of tasks that run */
-#define QN_METER_STARTS 0xaaa /* those of starts */
+#define QN_METER_SEMAPHORES 0x1000 /* it has some; these are of queues only */
+#define QN_METER_RUNS 0x1555       /* those of tasks that run */
+#define QN_METER_STARTS 0xaaa      /* those of starts */
 
 /* A task, as far as limits go. */
 struct qn_metered {
@@ -33,7 +34,7 @@ struct qn_metered {
     const char *key; /* NULL or "": none */
 };
 
-/* Whose meter it is: the queue's, that of a type or of a key. */
+/* Whose meter it is: the queue's, that of a type, of a key or of a semaphore. */
 struct qn_meter_owner {
     int64_t queue_no; /* or QN_METER_ALL */
     int32_t scope;
@@ -49,6 +50,16 @@ struct qn_meter {
     int64_t running;
     struct qn_limit starts;
     struct qn_limit_use use;
+    struct qn_meter *holders; /* of a semaphore in a queue: its meter of QN_METER_ALL, which counts
+                               * the runs of all queues that have it */
+    struct qn_meter *next;    /* the next semaphore of the queue */
+};
+
+/* The semaphores of a queue. */
+struct qn_semaphores {
+    struct qn_semaphores *next;
+    int64_t queue_no;
+    struct qn_meter *first;
 };
 
 struct qn_meters {
@@ -58,7 +69,16 @@ struct qn_meters {
     struct qn_meter **items;
     size_t count;
     size_t capacity;
+    struct qn_semaphores *semaphores; /* of the queues that have been read */
+    struct qn_meter **bound;          /* those that bind the task in hand */
+    size_t bound_count;
+    size_t bound_capacity;
 };
+/* How many run that a meter counts. */
+static inline int64_t *qn_meter_running(struct qn_meter *meter)
+{
+    return meter->holders != NULL ? &meter->holders->running : &meter->running;
+}
 
 void qn_meters_init(struct qn_meters *meters, struct qn_conn *conn, int64_t now_ms);
 void qn_meters_finish(struct qn_meters *meters);

@@ -1,9 +1,13 @@
 -- meter.sql - limits and what is used of them.
 
--- Its own, and those of each.
+-- Its own, and those of each, ?4.
 -- name: meter_limits
 SELECT name, rate, count, period_ms, burst FROM quern_limit
-WHERE queue = ?1 AND scope = ?2 AND name IN (?3, '*');
+WHERE queue = ?1 AND scope = ?2 AND name IN (?3, ?4);
+
+-- The semaphores of a queue.
+-- name: meter_semaphores
+SELECT name FROM quern_limit WHERE queue = ?1 AND scope = 4 AND rate = 0;
 
 -- The plus sign: see recover.sql.
 -- name: meter_running_queue
@@ -33,9 +37,25 @@ SELECT count(*) FROM quern_queue AS q CROSS JOIN quern_task AS t
 WHERE ?1 = 0 AND t.queue = q.no AND t.state = 1 AND min(t.crash_count, 1) IN (0, 1)
     AND t.lane IS NOT NULL AND t.lane >= ?2 || char(31) AND t.lane < ?2 || char(32);
 
+-- The runs of all queues that have this semaphore. 4096: QN_METER_SEMAPHORES.
+-- name: meter_running_semaphore
+SELECT count(*) FROM quern_task WHERE ?1 = 0 AND state = 1 AND +queue IN (
+    SELECT q.no FROM quern_queue AS q CROSS JOIN quern_limit AS l
+    WHERE q.limits & 4096 AND l.queue = q.no AND l.scope = 4 AND l.name = ?2 AND l.rate = 0);
+
 -- For the planted faults only: 6, the worker died.
 -- name: bug_meter_lost
 SELECT count(*) FROM quern_task WHERE queue = ?1 AND state = 2 AND cause = 6;
+
+-- The kinds that the queue has, as in meter.h; 0: in every queue, as a limit of all has changed.
+-- name: meter_kinds_note
+UPDATE quern_queue SET limits = coalesce(
+    (SELECT sum(bit) FROM (SELECT DISTINCT iif(l.scope = 4, 4096,
+            1 << ((l.scope - 1) * 2 + l.rate + iif(l.queue = 0, 6, 0))) AS bit
+        FROM quern_limit AS l
+        WHERE l.queue IN (0, quern_queue.no) AND l.scope BETWEEN 1 AND 4 AND l.rate IN (0, 1)
+            AND (l.scope < 4 OR l.queue > 0 AND l.rate = 0))), 0)
+WHERE ?1 IN (0, no);
 
 -- name: meter_use
 SELECT period_ms, at_ms, debt, paid_at_ms, slots FROM quern_limit_use

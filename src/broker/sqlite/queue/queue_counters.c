@@ -116,7 +116,11 @@ void qn_queue_counters_release(struct qn_queue_counters *counters, struct qn_cou
 void qn_queue_counters_free_place(struct qn_queue_counters *counters,
                                   const struct qn_counted_queue *queue)
 {
-    counters->wake = counters->wake || (queue->limits & QN_METER_RUNS) != 0;
+    bool waits = (queue->limits & QN_METER_RUNS) != 0;
+    if (QN_BUG(HOLDER_END_UNNOTICED) && (queue->limits & QN_METER_SEMAPHORES) != 0) {
+        waits = false;
+    }
+    counters->wake = counters->wake || waits;
 }
 
 quern_status qn_queue_counters_due(struct qn_queue_counters *counters,

@@ -19,7 +19,7 @@ CREATE INDEX IF NOT EXISTS quern_task_set ON quern_task (worker, at_ms, place)
 -- What the file needs: the first index; the other two.
 -- name: late_needed
 SELECT EXISTS (SELECT 1 FROM quern_queue WHERE lanes <> 0)
-        OR EXISTS (SELECT 1 FROM quern_limit WHERE scope > 1),
+        OR EXISTS (SELECT 1 FROM quern_limit WHERE scope IN (2, 3)),
     EXISTS (SELECT 1 FROM quern_task WHERE state >= 5 AND state = 7);
 
 -- The same of a file of an older version, which has no lanes. Tasks of groups may be in any state.

@@ -248,8 +248,8 @@ CREATE TABLE quern_leader (
     lease_until     INTEGER NOT NULL,
     until_ms        INTEGER NOT NULL
 ) STRICT;
--- Limits (src/task/limit.h). scope: 1 the queue, 2 a type, 3 a key ('*': each without its own).
--- rate: 0 it counts runs, 1 starts.
+-- Limits (src/task/limit.h). scope: 1 the queue, 2 a type, 3 a key ('*': each without its own), 4 a
+-- semaphore, which other queues may have, too. rate: 0 it counts runs, 1 starts.
 CREATE TABLE quern_limit (
     queue INTEGER NOT NULL, scope INTEGER NOT NULL, name TEXT NOT NULL, rate INTEGER NOT NULL,
     count INTEGER NOT NULL, period_ms INTEGER NOT NULL, burst INTEGER NOT NULL,
