@@ -166,6 +166,78 @@ static void what_replaces_a_task_that_is_leased_at_that_moment_is_run(void **sta
     rig_free(rig);
 }
 
+/* --- Fairness --------------------------------------------------------------------------- */
+
+#define RUNS_WANTED 10
+
+struct flood {
+    const char *url;
+    _Atomic bool *stop;
+    uint64_t calls;
+    pthread_t thread;
+};
+
+static void *call_until_stopped(void *user)
+{
+    struct flood *flood = user;
+    const quern_task task = {.type = "note",
+                             .payload = "0 1",
+                             .payload_size = 3,
+                             .unique_ms = UNIQUE_MS,
+                             .unique_key = "k",
+                             .on_duplicate = QUERN_ON_DUPLICATE_REPLACE};
+    quern_client *client = NULL;
+    quern_error err = {0};
+    TEST_REQUIRE(quern_client_open(flood->url, NULL, &client, &err) == QUERN_OK);
+    while (!*flood->stop) {
+        TEST_REQUIRE(quern_client_enqueue(client, &task, NULL, &err) == QUERN_OK);
+        flood->calls++;
+    }
+    quern_client_free(client);
+    return NULL;
+}
+
+static bool has_run_often(void *user)
+{
+    struct log *log = user;
+    pthread_mutex_lock(&log->mutex);
+    bool often = log->count >= RUNS_WANTED;
+    pthread_mutex_unlock(&log->mutex);
+    return often;
+}
+
+/* Each run needs two exchanges, and the clients write as fast as they can, without any pause. */
+static void worker_gets_its_turns_among_clients_that_replace_without_end(void **state)
+{
+    (void)state;
+    static struct log log;
+    log = (struct log){.rest_ms = 0, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct flood floods[CLIENTS];
+    struct rig_worker worker;
+    uint64_t calls = 0;
+    _Atomic bool stop = false;
+    struct rig *rig = open_rig(&log);
+    rig_start(rig, &worker, NULL);
+    int64_t began_ms = test_now_ms();
+    for (size_t i = 0; i < CLIENTS; i++) {
+        floods[i] = (struct flood){.url = rig->url, .stop = &stop};
+        assert_int_equal(pthread_create(&floods[i].thread, NULL, call_until_stopped, &floods[i]),
+                         0);
+    }
+    bool often = test_until(has_run_often, &log);
+    stop = true;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        assert_int_equal(pthread_join(floods[i].thread, NULL), 0);
+        calls += floods[i].calls;
+    }
+    print_message("%zu runs of %llu calls in %lld ms\n", log.count, (unsigned long long)calls,
+                  (long long)(test_now_ms() - began_ms));
+    assert_true(often);
+    assert_true(test_until(is_drained, rig));
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 /* --- Debounce --------------------------------------------------------------------------- */
 
 enum { DEBOUNCE_MS = 2000 };
@@ -328,6 +400,7 @@ static void clients_that_wait_for_room_are_killed(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_replaces_a_task_that_is_leased_at_that_moment_is_run),
+    cmocka_unit_test(worker_gets_its_turns_among_clients_that_replace_without_end),
     cmocka_unit_test(debounce_of_many_clients_is_one_run_after_the_last),
     cmocka_unit_test(clients_that_wait_for_room_are_killed),
 };
