@@ -89,6 +89,10 @@ size_t fleet_completed(const struct fleet *fleet);
  * `events` and `excluded`. */
 struct limit_record fleet_read(struct fleet *fleet, int64_t *ret_recovery_ns);
 
+/* Puts each start where the broker has counted it, by its fence, however late it came to its
+ * handler. False: this broker's fences do not show that. */
+bool fleet_use_count_moments(struct limit_record *record);
+
 /* The role of the workers. */
 int fleet_worker(int argc, char **argv);
 

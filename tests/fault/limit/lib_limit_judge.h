@@ -17,6 +17,7 @@ struct limit_event {
     bool done;      /* of an end: the task will not run again */
     bool late;      /* of a start: its process was stopped when it took the task, so it is unknown
                      * when it was counted */
+    int64_t counted_ns; /* of a start: when it was counted; 0: that is not known */
 };
 
 struct limit_span {

@@ -5,12 +5,15 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 
 /* QN_TAKE_BACK_MS: a leased run that has not started by then is given back. */
 #define LAG_NS (100 * QN_NS_PER_MS)
+/* Starts are counted by a clock of whole milliseconds. */
+#define COUNT_NS (2 * QN_NS_PER_MS)
 
 struct open_run {
     pid_t pid; /* 0: it does not run */
@@ -81,6 +84,9 @@ static void read_record(struct reading *reading, const struct fault_record *reco
         }
         event.change = 1;
         event.late = is_late(reading, record);
+        if (strncmp(reading->fleet->site.url, "redis", 5) == 0) { /* its clock in microseconds */
+            event.counted_ns = (int64_t)record->fence * 1000;
+        }
         run->pid = record->pid;
         run->fence = record->fence;
     }
@@ -180,6 +186,39 @@ static int64_t longest_stall_ns(const struct reading *reading)
     return longest_ns;
 }
 
+/* From the server's clock to ours: the start that came first to its handler came at once. A start
+ * that came later than it may is late. */
+static void set_count_moments(struct limit_event *events, size_t count)
+{
+    int64_t least_ns = INT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        int64_t lag_ns = events[i].at_ns - events[i].counted_ns;
+        least_ns = events[i].counted_ns != 0 && lag_ns < least_ns ? lag_ns : least_ns;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].counted_ns != 0) {
+            events[i].counted_ns += least_ns;
+            events[i].late = events[i].late || events[i].at_ns - events[i].counted_ns > LAG_NS;
+        }
+    }
+}
+
+bool fleet_use_count_moments(struct limit_record *record)
+{
+    bool known = false;
+    for (size_t i = 0; i < record->count; i++) {
+        struct limit_event *event = &record->events[i];
+        if (event->counted_ns != 0) {
+            event->at_ns = event->counted_ns;
+            event->late = false;
+            known = true;
+        }
+    }
+    limit_judge_sort(record->events, record->count);
+    record->lag_ns = COUNT_NS;
+    return known;
+}
+
 struct limit_record fleet_read(struct fleet *fleet, int64_t *ret_recovery_ns)
 {
     size_t records = 0;
@@ -193,6 +232,7 @@ struct limit_record fleet_read(struct fleet *fleet, int64_t *ret_recovery_ns)
     for (size_t i = 0; i < records; i++) {
         read_record(&reading, &journal[i]);
     }
+    set_count_moments(reading.events, reading.count);
     limit_judge_sort(reading.events, reading.count);
     struct limit_record record = {.events = reading.events,
                                   .count = reading.count,
