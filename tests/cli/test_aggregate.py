@@ -68,6 +68,20 @@ class AggregateTest(CliTest):
         self.assertEqual(sorted(numbers), list(range(5000)))
         self.assertGreaterEqual(len(self.ran()), 5)
 
+    def test_settings_may_be_those_of_one_pattern(self):
+        for number in range(2):
+            self.put("mail:ann", str(number))
+            self.put("other", str(number), "--id", f"other{number}")
+        worker = self.start("work", "--exec", "*=true", "--aggregate", "mail:=cat >>mails",
+                            "--aggregate", "*=false", "--group-max-size", "3",
+                            "--group-max-size", "mail:=1", "--group-grace", "1h")
+        self.until(lambda: self.read("mails").count("\n") == 2, "each mail alone")
+        self.until(lambda: self.counts()["aggregating"] == 2, "the others wait")
+        self.put("other", "2", "--id", "other2")
+        self.until(lambda: "aggregator failed" in self.read(worker.log_name), "three are enough")
+        self.assertEqual(self.stop(worker), 0)
+        self.assertEqual(self.counts()["aggregating"], 3)
+
     def test_command_knows_its_group_and_the_type_can_be_given(self):
         self.put("g", "x", kind="a")
         self.put("g", "y", kind="b")

@@ -69,11 +69,12 @@ class ScheduleRunTest(CliTest):
     def test_fault_keeps_what_is_stored(self):
         path = self.write("s.conf", NEVER.format("a") + NEVER.format("b"))
         self.stop(self.scheduler("--file", path))
-        self.write("s.conf", "[a]\ncron = wrong\ntype = t\n" + NEVER.format("c"))
-        process = self.scheduler("--file", path)
+        self.write("s.conf", "[a]\ncron = wrong\ntype = t\n" + NEVER.format("c") + SECONDS)
+        process = self.scheduler("--file", path, "--verbose")
+        self.logged(process, "tick was sent")  # of another section
         self.stop(process)
         log = self.read(process.log_name)
-        self.assertIn("section of a file with entries is skipped", log)
+        self.assertRegex(log, "section of a file with entries is skipped .*line=[12] entry=a ")
         self.assertIn("entry was added entry=c", log)
         self.assertIn("entry was removed entry=b", log)
         self.assertNotIn("entry was removed entry=a", log)
