@@ -132,7 +132,9 @@ enum qn_bug {
     QN_BUG_ASIDE_FOR_EVER =
         169, /* Redis: a task whose lane was lost is put ahead again and again */
     QN_BUG_ACTIVE_NOT_SORTED = 181, /* SQLite: a new limit does not count what runs already */
-    QN_BUG_WINDOW_TOO_SHORT = 134,  /* a start is forgotten before its window is over */
+    QN_BUG_DOCTOR_LANE_BELIEVED =
+        187, /* Redis: doctor takes an entry of a lane for a task that waits there */
+    QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */
     /* Schedules */
     QN_BUG_TICK_AGAIN = 191,          /* a tick is enqueued without comparing the last one */
     QN_BUG_EPOCH_IGNORED = 192,       /* a scheduler that no longer leads goes on enqueueing */

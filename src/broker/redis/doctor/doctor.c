@@ -3,7 +3,8 @@
  *
  * First come the keys that all queues share (registries.c). Then all keys are scanned, to find
  * queues and groups that are not listed. Then each queue: all
- * entries of its containers (containers.c), then the queue as a whole (queue.c). Last come the
+ * entries of its containers (containers.c), then the queue as a whole (queue.c), its limits
+ * (limits.c) and its entries of schedulers (entries.c). Last come the
  * hashes and locks that no container led to (scan.c), and the server (server.c).
  *
  * Nothing is locked, and no script reads more than a page, so the pages together give suspicions
@@ -40,6 +41,9 @@ static quern_status check_queues(struct qn_redis_doctor *doctor, quern_error *er
         status = qn_containers_walk(doctor, doctor->queues[i], err);
         if (status == QUERN_OK) {
             status = qn_redis_queue_check(doctor, doctor->queues[i], err);
+        }
+        if (status == QUERN_OK) {
+            status = qn_redis_limits_check(doctor, doctor->queues[i], err);
         }
         if (status == QUERN_OK) {
             status = qn_redis_entries_check(doctor, doctor->queues[i], err);

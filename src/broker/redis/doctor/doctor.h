@@ -21,6 +21,7 @@ struct qn_checked_queue {
     bool has_entries; /* or entries of schedulers */
     bool served;      /* a living worker of ours serves it */
     bool fetched;     /* any worker does, a Go server included */
+    bool has_limits;  /* it has limits, or lanes, or counted runs */
     struct qn_checked_group *groups;
     size_t group_count;
     struct qn_id_set ids;    /* all that its containers list */
@@ -67,6 +68,10 @@ QUERN_NODISCARD quern_status qn_redis_queue_check(struct qn_redis_doctor *doctor
 QUERN_NODISCARD quern_status qn_redis_entries_check(struct qn_redis_doctor *doctor,
                                                     const struct qn_checked_queue *queue,
                                                     quern_error *err);
+/* Its limits, its lanes, and its counted runs; after qn_redis_queue_check (limits.c). */
+QUERN_NODISCARD quern_status qn_redis_limits_check(struct qn_redis_doctor *doctor,
+                                                   const struct qn_checked_queue *queue,
+                                                   quern_error *err);
 /* Dangers for tasks, and notes about the server (server.c). */
 QUERN_NODISCARD quern_status qn_redis_server_check(struct qn_redis_doctor *doctor,
                                                    quern_error *err);

@@ -9,6 +9,7 @@ local Q = KEYS[1]
 local container = ARGV[1]
 -- include: lib_message.lua
 -- include: lib_due.lua
+-- include: limits/lib_aside.lua
 
 local ids, cursor = {}, '0'
 if ARGV[2] == 'list' then
@@ -34,7 +35,8 @@ end
 
 local function looks_wrong(id, fields)
     return not fields[1] or fields[1] == '' or fields[2] ~= expected or
-        (container == 'active' and not redis.call('ZSCORE', Q .. 'lease', id))
+        (container == 'active' and not redis.call('ZSCORE', Q .. 'lease', id)) or
+        (container == 'scheduled' and fields[4] and not is_in_lane(Q, id, fields[2], fields[4]))
 end
 
 local reply = {cursor}
@@ -44,7 +46,8 @@ for _, id in ipairs(ids) do
         local due_ms = redis.call('ZSCORE', Q .. container, id)
         wrong = not due_is_valid(Q, id, tonumber(due_ms))
     else
-        local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'pending_since')
+        local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'pending_since',
+            'quern_aside')
         wrong = looks_wrong(id, fields)
         token = fields[3]
         message = fields[1] and without_payload(fields[1])

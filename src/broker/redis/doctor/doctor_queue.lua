@@ -5,7 +5,8 @@
 -- first.
 -- Reply: {facts, then for each finding: invariant, text, 1 if it was repaired}; facts: pending,
 -- aggregating, leases that have expired, tasks that are due, completed past retention, archived,
--- messages in quarantine. Only those late by two seconds count (Go's leases: 32; completed: 60).
+-- messages in quarantine, how many keys of limits there are. Only those late by two seconds count
+-- (Go's leases: 32; completed: 60).
 local Q = KEYS[1]
 local repair = ARGV[1] == '1'
 local DAY_KEPT_S = @QN_HISTORY_DAYS@ * 86400
@@ -29,7 +30,10 @@ local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'z
     ['quern:charged:1'] = 'zset', ['quern:charged:2'] = 'zset', ['quern:charged:3'] = 'zset',
     ['quern:charged:4'] = 'zset', ['quern:skip'] = 'string', ['quern:braked'] = 'hash',
     ['quern:entries'] = 'hash', ['quern:ticks'] = 'hash', ['quern:max_pending'] = 'string',
-    ['quern:limit:set'] = 'hash', ['quern:limit:use:1'] = 'string'}
+    ['quern:limit:set'] = 'hash', ['quern:limit:use:1'] = 'string', ['quern:limit:runs'] = 'zset',
+    ['quern:lanes'] = 'zset', ['quern:lanes:idle'] = 'string'}
+-- Made again by those who use them.
+local indexes = {['quern:limit:runs'] = true, ['quern:lanes'] = true, ['quern:lanes:idle'] = true}
 local damaged = {}
 for i = 4, 3 + ARGV[3] do
     types['g:' .. ARGV[i]] = 'zset'
@@ -40,8 +44,12 @@ end
 for name, wanted in pairs(types) do
     local kind = redis.call('TYPE', Q .. name).ok
     if kind ~= 'none' and kind ~= wanted then
-        damaged[name] = true
-        report('I9', string.format('%s is a %s and must be a %s', name, kind, wanted))
+        local is_index = repair and indexes[name]
+        damaged[name] = not is_index
+        report('I9', string.format('%s is a %s and must be a %s', name, kind, wanted), is_index)
+        if is_index then
+            redis.call('DEL', Q .. name)
+        end
     end
 end
 local function ask(name, command, ...)
@@ -140,6 +148,29 @@ for i = 1, #meta, 2 do
     end
 end
 
+-- Leases look at limits and lanes only if `limits` is there (lib_limits.lua).
+local function check_limits()
+    local has = ask('quern:meta', 'HGET', 'limits')
+    local types, any = redis.call('EXISTS', Q .. 'quern:lanes') == 1, false
+    local page = ask('quern:limit:set', 'HSCAN', '0', 'COUNT', 1000)
+    for i = 1, #(page ~= 0 and page[2] or {}), 2 do
+        types, any = types or string.find(page[2][i], '^[23]') ~= nil, true
+    end
+    local wanted = types and '2' or any and '1' or '0'
+    local known = string.match(has, '^[123]$') or 0
+    if damaged['quern:meta'] or tonumber(known) >= tonumber(wanted) then
+        return
+    end
+    report('I9', 'it has limits, or tasks that wait aside, but quern:meta says ' ..
+        (known == 0 and 'nothing' or 'no more than ' .. known) ..
+        ' of them: no lease looks at them', repair)
+    if repair then
+        redis.call('HSET', Q .. 'quern:meta', 'limits', wanted)
+        redis.call('DEL', Q .. 'quern:lanes:idle')
+    end
+end
+check_limits()
+
 -- --- Groups ---
 
 -- A set that is being aggregated, or was when its aggregator died, is named <group>:<its own id>;
@@ -228,5 +259,6 @@ end
 reply[1] = {ask('pending', 'LLEN'), aggregating, lapsed,
     ask('scheduled', 'ZCOUNT', '-inf', now_s - 2) + ask('retry', 'ZCOUNT', '-inf', now_s - 2),
     ask('completed', 'ZCOUNT', '-inf', now_s - 60), ask('archived', 'ZCARD'),
-    ask('quern:corrupt', 'HLEN')}
+    ask('quern:corrupt', 'HLEN'),
+    redis.call('EXISTS', Q .. 'quern:limit:set', Q .. 'quern:lanes', Q .. 'quern:limit:runs')}
 return reply

@@ -19,6 +19,8 @@ local now_ns = time[1] .. string.format('%06d000', time[2])
 -- include: lib_message.lua
 -- include: lib_due.lua
 -- include: lib_lock.lua
+-- include: limits/lib_lanes.lua
+-- include: limits/lib_aside.lua
 
 local reply = {}
 local function report(invariant, text)
@@ -32,9 +34,9 @@ local kind = redis.call('TYPE', hash).ok
 local fields = {}
 if kind == 'hash' then
     fields = redis.call('HMGET', hash, 'msg', 'state', 'group', 'unique_key', 'pending_since',
-        'quern_past', 'quern_run')
+        'quern_past', 'quern_run', 'quern_aside', 'quern_opts')
 end
-local message, state, group, lock, since, past, run = unpack(fields, 1, 7)
+local message, state, group, lock, since, past, run, aside, opts = unpack(fields, 1, 9)
 local places = {} -- {name, key, type, how often}, best first
 
 local looked = {}
@@ -236,6 +238,23 @@ local function judge_placed()
     end
 end
 
+-- One that waits aside keeps its place; a lease has to look there.
+local function judge_aside()
+    if is_in_lane(Q, id, state, aside) then
+        return
+    end
+    report('I8', 'waits aside for a limit or its turn, but is in no lane')
+    if repair then
+        local key = lane_key_of(opts)
+        local limits = redis.call('HGET', Q .. 'quern:meta', 'limits')
+        lane_put(Q, id, key .. '\31' .. lane_type_of(message),
+            tonumber(string.match(aside, '^%d+') or now_s * 1000000), tonumber(now_s))
+        redis.call('HSET', Q .. 'quern:meta', 'limits',
+            (key ~= '' or limits == '3') and '3' or '2')
+        redis.call('DEL', Q .. 'quern:lanes:idle')
+    end
+end
+
 local function judge_index()
     local due_ms = redis.call('ZSCORE', Q .. 'quern:due', id)
     if due_ms and not due_is_valid(Q, id, tonumber(due_ms)) then
@@ -270,5 +289,8 @@ elseif #places == 0 then
     judge_nowhere()
 else
     judge_placed()
+    if aside and state == 'scheduled' and #places == 1 and places[1].name == state then
+        judge_aside()
+    end
 end
 return reply

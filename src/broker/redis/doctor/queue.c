@@ -99,6 +99,7 @@ static quern_status check_counts(struct qn_redis_doctor *doctor, struct qn_check
         status = qn_pipeline_reply(&pipeline, 0, &reply, err);
     }
     if (status == QUERN_OK) {
+        queue->has_limits = qn_reply_int(qn_reply_at(qn_reply_at(reply, 0), 7), 0) > 0;
         status = read_counts(doctor, queue, reply, ret_counts, err);
     }
     if (status == QUERN_OK && qn_pipeline_reply(&pipeline, 1, &workers, NULL) == QUERN_OK) {

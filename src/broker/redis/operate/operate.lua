@@ -16,6 +16,7 @@ local Q = KEYS[1]
 -- include: lib_lock.lua
 -- include: lib_renew.lua
 -- include: lib_sets.lua
+-- include: limits/lib_aside.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cancel = action == 'retry' or action == 'stop'
 local time = redis.call('TIME')
@@ -75,8 +76,9 @@ local function examine(task)
     local hash = {}
     if kind == 'hash' then
         hash = redis.call('HMGET', task.key, 'state', 'group', 'unique_key', 'quern_past',
-            'quern_cancel', 'quern_opts')
+            'quern_cancel', 'quern_opts', 'quern_aside')
     end
+    task.lane = aside_lane(hash[1], hash[7])
     task.state = hash[1] or ''
     task.group = hash[2] or ''
     task.past, task.opts = hash[4] or '', hash[6] or ''
@@ -141,6 +143,9 @@ local function take_out(task)
         redis.call('LREM', Q .. 'pending', -1, task.id)
     end
     redis.call('ZREM', Q .. 'quern:due', task.id)
+    if task.lane then
+        aside_leave(Q, task.id, task.lane)
+    end
 end
 
 -- "crash_count crashed_at_ms failed_at_ms ended_at_ms cause since_ns", as words; fields that may

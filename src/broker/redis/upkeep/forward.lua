@@ -13,6 +13,7 @@ local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_due.lua
 -- include: limits/lib_lanes.lua
+-- include: limits/lib_aside.lua
 
 -- The due tasks, not yet sorted: {id, due_ms}. Then the stale entries of the index.
 local function find(Q, limit)
@@ -41,13 +42,6 @@ local function find(Q, limit)
     return found, stale
 end
 
--- Whether a lease still finds this task in its lane.
-local function is_in_lane(Q, id, state, aside)
-    local name = string.match(aside, '^%d+ (.*)$') or ''
-    return state == 'scheduled' and type(redis.pcall('ZSCORE', Q .. 'quern:lanes', name)) ==
-        'string' and type(redis.pcall('ZSCORE', Q .. 'quern:lane:' .. name, id)) == 'string'
-end
-
 -- Where each goes: pending, a group, its lane, or nowhere. Reads all keys that will be written.
 local function choose(Q, found, limit)
     local pending, grouped, ghosts, ids, ahead = {}, {}, {}, {}, {}
@@ -61,7 +55,7 @@ local function choose(Q, found, limit)
         ids[i] = id
         if fields.err or redis.call('HSTRLEN', hash, 'msg') == 0 then
             ghosts[#ghosts + 1] = not fields.err and hash or nil -- else it is left to doctor
-        elseif fields[4] and is_in_lane(Q, id, fields[1], fields[4]) then
+        elseif is_in_lane(Q, id, fields[1], fields[4]) then
             -- bug ASIDE_FOR_EVER: elseif fields[4] and fields[1] == 'scheduled' then
             ahead[#ahead + 1] = string.format('%.0f', now_s + LANE_AHEAD_S)
             ahead[#ahead + 1] = id

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_load.c - repairs while workers are busy with all kinds of tasks: locks, retentions, delays,
- * retries, give-backs, crashes. Nothing is found, nothing is lost, and each task ends once. */
+ * retries, give-backs, crashes, tasks that wait aside for a limit. Nothing is found, nothing is
+ * lost, and each task ends once. */
 #include "lib_doctor.h"
 
 #include <poll.h>
@@ -8,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/random.h"
+#include "broker/limit/limit.h"
 #include "task/limits.h"
 
 #define TASKS (QN_BATCH_MAX * 5)
@@ -26,6 +28,7 @@ static void put(struct qn_broker *broker, int number)
     task.retry_max = 1000;
     task.unique_key = number % 2 == 0 ? lock : NULL;
     task.unique_ms = 3600000;
+    task.limit_key = number % 4 == 1 ? "k" : number % 4 == 3 ? lock : NULL;
     task.retention_ms = number % 3 == 0 ? 3600000 : 0;
     if (number % 5 == 0) {
         task.state = QUERN_TASK_SCHEDULED;
@@ -98,6 +101,10 @@ static void repairs_of_a_busy_queue_change_nothing(void **state)
     (void)state;
     pthread_t threads[2];
     struct qn_broker *brokers[2];
+    const quern_limit limit = {
+        .queue = "default", .scope = QUERN_LIMIT_KEY, .name = "*", .count = 2};
+    quern_error err = {0};
+    assert_ok(qn_broker_set_limit(doctor.broker, &limit, &err), err);
     atomic_store(&enough, false);
     for (size_t i = 0; i < 2; i++) {
         brokers[i] = doctor_open();
@@ -122,9 +129,11 @@ static void repairs_of_a_busy_queue_change_nothing(void **state)
     assert_int_equal(atomic_load(&done_count), TASKS);
     assert_string_equal(test_redis_do(&doctor.redis, "KEYS " Q "unique:*"), "");
     assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "completed"), (TASKS + 2) / 3);
-    assert_int_equal(test_redis_count(&doctor.redis, "EXISTS " Q "pending " Q "active " Q "lease " Q
-                                                     "retry " Q "scheduled " Q "quern:due"),
+    assert_int_equal(test_redis_count(&doctor.redis,
+                                      "EXISTS " Q "pending " Q "active " Q "lease " Q "retry " Q
+                                      "scheduled " Q "quern:due " Q "quern:lanes"),
                      0);
+    assert_int_equal(test_redis_count(&doctor.redis, "ZCARD " Q "quern:limit:runs"), 1);
 }
 
 static const struct CMUnitTest tests[] = {
