@@ -132,6 +132,8 @@ enum qn_bug {
     QN_BUG_ASIDE_FOR_EVER =
         169, /* Redis: a task whose lane was lost is put ahead again and again */
     QN_BUG_ACTIVE_NOT_SORTED = 181, /* SQLite: a new limit does not count what runs already */
+    QN_BUG_ASIDE_RENEWED_LATE =
+        188, /* Redis: Go's forwarder may get a task that waits aside before ours renews it */
     QN_BUG_DOCTOR_LANE_BELIEVED =
         187, /* Redis: doctor takes an entry of a lane for a task that waits there */
     QN_BUG_WINDOW_TOO_SHORT = 134, /* a start is forgotten before its window is over */

@@ -4,6 +4,7 @@
 scheduled: what asynq's Inspector does with them while quern's workers serve the queue."""
 
 import json
+import time
 
 import lib_interop
 from lib_interop import InteropTest
@@ -141,6 +142,34 @@ class LaneTest(InteropTest):
         self.until(lambda: len(self.read_journal("end")) == MANY + KEYS, "all are run")
         self.assertEqual(len(set(self.started())), MANY + KEYS)
         self.assert_one_at_a_time()
+        self.stop(worker)
+        self.assert_nothing_left()
+
+    def test_go_server_of_the_queue_gets_no_task_that_waits_aside(self):
+        self.quern("limit", "set", "default", "1", "--key", "*")
+        worker = self.quern_worker()
+        server = self.go_server()
+        waiting = ["k-2", "k-3", "k-4"]
+        self.put("k-1", *waiting, task_type="hold")
+        self.until_started("k-1")
+        self.until(lambda: self.go_scheduled() == waiting, "the others wait aside")
+
+        def due_in_s(task_id):
+            return int(self.redis.do("ZSCORE", Q + "scheduled", task_id) or 0) - time.time()
+        for _ in range(3):
+            # As if all but 8 of the 600 s were over. Go looks for due tasks 20 times a second.
+            for task_id in waiting:
+                self.redis.do("ZADD", Q + "scheduled", "XX", int(time.time()) + 8, task_id)
+            self.until(lambda: min(map(due_in_s, waiting)) > 300 or
+                       min(map(due_in_s, waiting)) < 0, "their moment is put off")
+            self.assertEqual(sorted(self.go_scheduled()), waiting)
+        for task_id in ("k-1", *waiting):
+            self.release(task_id)
+        for task_id in waiting:
+            self.until_state("gone", task_id)
+        self.assertEqual({line["worker"] for line in self.read_journal("start")}, {"quern"})
+        self.assert_one_at_a_time()
+        self.stop(server)
         self.stop(worker)
         self.assert_nothing_left()
 

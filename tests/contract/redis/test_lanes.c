@@ -106,6 +106,58 @@ static void forward_puts_a_waiting_task_further_ahead(struct contract *c)
     qn_leased_free(contract_take_id(c, "default", "b"));
 }
 
+/* Long before Go's forwarder could get it, and not in each call. */
+static void forward_renews_the_moment_when_half_of_it_is_over(struct contract *c)
+{
+    int64_t next_due_at_ms = 0;
+    long long first_s = CONTRACT_NOW_MS / 1000 + QN_LIMIT_ASIDE_S;
+    struct qn_leased *run = fill_key(c);
+    contract_advance(c, (QN_LIMIT_ASIDE_S / 2 - 1) * INT64_C(1000));
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    assert_int_equal(test_redis_count(server(), "ZSCORE " Q "scheduled b"), first_s);
+    contract_advance(c, 1000);
+    assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    assert_int_equal(test_redis_count(server(), "ZSCORE " Q "scheduled b"),
+                     first_s + QN_LIMIT_ASIDE_S / 2);
+    assert_int_equal(test_redis_count(server(), "ZCOUNT " Q "scheduled -inf %lld", first_s), 0);
+    (void)contract_finish(c, run, QN_DONE);
+    qn_leased_free(contract_take_id(c, "default", "b"));
+}
+
+/* Neither is a delayed task moved, nor do very many of them hide those behind them. */
+static void forward_renews_what_stands_behind_delayed_tasks(struct contract *c)
+{
+    int64_t next_due_at_ms = 0;
+    long long now_s = CONTRACT_NOW_MS / 1000;
+    char script[160];
+    (void)snprintf(script, sizeof script,
+                   "for i = 1, 5000 do redis.call('ZADD', '" Q "scheduled', %lld, 'd' .. i) end",
+                   now_s + 500);
+    (void)test_redis_do(server(), "EVAL %s 0", script);
+    qn_leased_free(fill_key(c));
+    int calls = 0;
+    do {
+        assert_true(++calls <= 100);
+        contract_advance(c, 1000 + (calls == 1 ? QN_LIMIT_ASIDE_S / 2 * INT64_C(1000) : 0));
+        assert_int_equal(contract_forward(c, "default", &next_due_at_ms), 0);
+    } while (test_redis_count(server(), "ZCOUNT " Q "scheduled %lld +inf",
+                              now_s + QN_LIMIT_ASIDE_S + 1) < 3);
+    assert_int_equal(
+        test_redis_count(server(), "ZCOUNT " Q "scheduled %lld %lld", now_s + 500, now_s + 500),
+        5000);
+}
+
+/* Else it would be put ahead for ever. */
+static void forward_makes_leases_look_at_lanes_again(struct contract *c)
+{
+    struct qn_leased *run = fill_key(c);
+    (void)test_redis_do(server(), "DEL " Q "quern:meta " Q "quern:limit:set");
+    (void)contract_finish(c, run, QN_DONE);
+    assert_int_equal(run_all(c), 0);
+    pass_the_far_moment(c);
+    assert_int_equal(run_all(c), 3);
+}
+
 /* As asynq's RunTask, DeleteTask and ArchiveTask leave them. */
 static void inspector_of_go_takes_waiting_tasks(struct contract *c)
 {
@@ -322,6 +374,9 @@ static void probe_of_a_braked_queue_comes_from_a_lane(struct contract *c)
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", waiting_task_is_scheduled_for_go),
     CONTRACT_TEST_ONLY("redis", forward_puts_a_waiting_task_further_ahead),
+    CONTRACT_TEST_ONLY("redis", forward_renews_the_moment_when_half_of_it_is_over),
+    CONTRACT_TEST_ONLY("redis", forward_renews_what_stands_behind_delayed_tasks),
+    CONTRACT_TEST_ONLY("redis", forward_makes_leases_look_at_lanes_again),
     CONTRACT_TEST_ONLY("redis", inspector_of_go_takes_waiting_tasks),
     CONTRACT_TEST_ONLY("redis", place_of_a_run_that_go_ended_comes_back),
     CONTRACT_TEST_ONLY("redis", late_success_finds_its_task_in_a_lane),

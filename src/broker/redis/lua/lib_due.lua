@@ -19,12 +19,15 @@ end
 
 -- When the next task of the queue is due; math.huge: there is none. Of the index it reads some
 -- entries only: behind that many stale ones the answer is too early; the next forward then removes
--- them.
-local function next_due_ms(Q)
+-- them. heads, which may be missing, gets the first scores of scheduled and retry.
+local function next_due_ms(Q, heads)
     local best = math.huge
     for _, container in ipairs({'scheduled', 'retry'}) do
         local head = redis.call('ZRANGE', Q .. container, 0, 0, 'WITHSCORES')
         best = math.min(best, head[2] and tonumber(head[2]) * 1000 or best)
+        if heads then
+            heads[container] = tonumber(head[2])
+        end
     end
     if best == math.huge then
         return best

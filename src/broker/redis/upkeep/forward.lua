@@ -5,9 +5,10 @@
 --
 -- A task is due at its moment in quern:due if that is valid, else at its score. If its hash is
 -- gone, or the task runs, only its entries are removed. A task that waits in a lane is put ahead
--- again, and one with a limit_key goes to its lane. A task whose hash names a group goes to that.
--- Charged tasks are put into their index, too (lib_end.lua). A queue with a key of the wrong type
--- is skipped, and reported by recover.lua; any other error is returned when all queues are done.
+-- again, long before it is due, and one with a limit_key goes to its lane. A task whose hash names
+-- a group goes to that. Charged tasks are put into their index, too (lib_end.lua). A queue with a
+-- key of the wrong type is skipped, and reported by recover.lua; any other error is returned when
+-- all queues are done.
 local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -57,7 +58,6 @@ local function choose(Q, found, limit)
             ghosts[#ghosts + 1] = not fields.err and hash or nil -- else it is left to doctor
         elseif is_in_lane(Q, id, fields[1], fields[4]) then
             -- bug ASIDE_FOR_EVER: elseif fields[4] and fields[1] == 'scheduled' then
-            ahead[#ahead + 1] = string.format('%.0f', now_s + LANE_AHEAD_S)
             ahead[#ahead + 1] = id
         elseif fields[1] ~= 'active' or not redis.call('ZSCORE', Q .. 'lease', id) then
             if fields[2] and fields[2] ~= '' then
@@ -73,6 +73,52 @@ local function choose(Q, found, limit)
         end
     end
     return pending, grouped, ghosts, ids, ahead
+end
+
+-- Puts tasks of lanes ahead again. If quern:meta was lost, leases look there from now on.
+local function put_ahead(Q, ids)
+    local rows = {}
+    for i, id in ipairs(ids) do
+        rows[2 * i - 1], rows[2 * i] = string.format('%.0f', now_s + LANE_AHEAD_S), id
+    end
+    for i = 1, #rows, 2000 do
+        redis.call('ZADD', Q .. 'scheduled', unpack(rows, i, math.min(i + 1999, #rows)))
+    end
+    local limits = rows[1] and redis.call('HGET', Q .. 'quern:meta', 'limits')
+    if rows[1] and limits ~= '2' and limits ~= '3' then
+        redis.call('HSET', Q .. 'quern:meta', 'limits', '3')
+        redis.call('DEL', Q .. 'quern:lanes:idle')
+    end
+end
+
+-- Those of them that are due within half of that time, so that Go's forwarder, which looks for due
+-- tasks as often as we do, does not get them. Once a second, and so many; where there are more,
+-- others each time, as delayed tasks may stand among them: the number is a prime.
+local AHEAD_MAX = 3989
+local function renew_ahead(Q)
+    local moment = string.format('%.0f', now_s)
+    if redis.call('EXISTS', Q .. 'quern:lanes') == 0 or
+        redis.call('HGET', Q .. 'quern:meta', 'ahead_at') == moment then
+        return
+    end
+    local last = string.format('%.0f', now_s + LANE_AHEAD_S / 2)
+    local first = redis.call('ZCOUNT', Q .. 'scheduled', '-inf', moment)
+    local count = redis.call('ZCOUNT', Q .. 'scheduled', '(' .. moment, last)
+    if count > AHEAD_MAX then
+        first = first + now_s * AHEAD_MAX % (count - AHEAD_MAX + 1)
+    end
+    local ids = redis.call('ZRANGE', Q .. 'scheduled', string.format('%.0f', first),
+        string.format('%.0f', first + math.min(count, AHEAD_MAX) - 1))
+    local ahead = {}
+    for _, id in ipairs(count > 0 and ids or {}) do
+        local f = redis.pcall('HMGET', Q .. 't:' .. id, 'state', 'quern_aside')
+        if is_in_lane(Q, id, f[1], f[2]) then
+            ahead[#ahead + 1] = id
+        end
+    end
+    redis.call('ZREM', Q .. 'lease', '')
+    redis.call('HSET', Q .. 'quern:meta', 'ahead_at', moment)
+    put_ahead(Q, ahead)
 end
 
 -- This is optional: an index of the wrong type stops nothing.
@@ -150,9 +196,7 @@ local function forward(Q, limit)
     if #ghosts > 0 then
         redis.call('DEL', unpack(ghosts))
     end
-    if #ahead > 0 then
-        redis.call('ZADD', Q .. 'scheduled', unpack(ahead))
-    end
+    put_ahead(Q, ahead)
     move(Q, pending, grouped)
     return #pending + #grouped, #ids
 end
@@ -168,7 +212,12 @@ for _, Q in ipairs(KEYS) do
             moved = moved + count
             left = left - looked
         end
-        next_ms = math.min(next_ms, next_due_ms(Q))
+        local heads = {}
+        next_ms = math.min(next_ms, next_due_ms(Q, heads))
+        if (heads.scheduled or math.huge) <= now_s + LANE_AHEAD_S / 2 then
+            -- bug ASIDE_RENEWED_LATE: if false then
+            renew_ahead(Q)
+        end
     end)
     if not ok then
         problem = type(problem) == 'table' and problem or redis.error_reply(problem)
