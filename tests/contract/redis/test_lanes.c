@@ -308,6 +308,39 @@ static void removed_queue_leaves_no_key(struct contract *c)
     }
 }
 
+/* What a type and a key have used of their limits goes with the queue. */
+static void queue_that_is_made_again_starts_clean(struct contract *c)
+{
+    quern_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        set_limit(c, QUERN_LIMIT_TYPE, "t", "1/1h");
+        set_limit(c, QUERN_LIMIT_KEY, "*", "1/1h");
+        set_limit(c, QUERN_LIMIT_KEY, "other", "1/1h");
+        contract_enqueue(c, &(quern_task){.type = "u", .id = "x", .limit_key = "other"});
+        put(c, "a", "k");
+        put(c, "b", "k");
+        assert_int_equal(run_all(c), 2);
+        assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
+        const char *left = test_redis_do(server(), "KEYS asynq:{default}:quern:*");
+        for (const char *at = left; *at != '\0'; at = strchr(at, '\n') + 1) {
+            assert_non_null(strstr(at, "quern:s:") == at + strlen(Q) ? at : NULL);
+        }
+    }
+}
+
+/* A step removes 500 at most. */
+static void queue_with_very_many_limits_is_removed_in_steps(struct contract *c)
+{
+    quern_error err = {0};
+    put(c, "a", "k");
+    (void)test_redis_do(server(), "EVAL %s 0",
+                        "for i = 1, 1200 do redis.call('HSET', '" Q "quern:limit:set', '3s:' .. i, "
+                        "'1 1000 0') redis.call('SET', '" Q "quern:limit:use:3:' .. i, '1') end");
+    assert_ok(qn_broker_remove_queue(c->broker, "default", true, &err), err);
+    assert_string_equal(test_redis_do(server(), "KEYS " Q "quern:l*"), "");
+    assert_int_equal(test_redis_count(server(), "EXISTS " Q "paused " Q "t:a"), 0);
+}
+
 /* --- Waking up ------------------------------------------------------------------------- */
 
 static bool arm(struct contract *c)
@@ -384,6 +417,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", all_keys_of_ours_lost_costs_the_limits_only),
     CONTRACT_TEST_ONLY("redis", new_limit_sorts_what_waits_in_bounded_leases),
     CONTRACT_TEST_ONLY("redis", removed_queue_leaves_no_key),
+    CONTRACT_TEST_ONLY("redis", queue_that_is_made_again_starts_clean),
+    CONTRACT_TEST_ONLY("redis", queue_with_very_many_limits_is_removed_in_steps),
     CONTRACT_TEST_ONLY("redis", probe_of_a_braked_queue_comes_from_a_lane),
     CONTRACT_TEST_ONLY("redis", tasks_that_all_wait_are_no_work_for_a_sleeping_worker),
 };

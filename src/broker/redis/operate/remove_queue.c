@@ -4,7 +4,8 @@
  * The name is removed last: a removal that failed half-way leaves a paused queue that can be seen
  * and removed again. A client may enqueue between the last step and the moment the name goes; then
  * the name is put back. Keys that no list names any more stay: hashes that lost their place (the
- * doctor finds those), and locks of tasks that are gone, which expire. */
+ * doctor finds those), and locks of tasks that are gone, which expire. So does what was used of a
+ * limit for each type or key (`*`) by those of which no task waits any more. */
 #include <string.h>
 
 #include "base/error.h"

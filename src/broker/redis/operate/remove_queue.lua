@@ -100,17 +100,36 @@ local function empty_sets(key)
     return not is(key, 'zset')
 end
 
+-- What is used of the limits of starts of a type and a key.
+local function forget_use(kind, key)
+    redis.call('DEL', Q .. 'quern:limit:use:2:' .. kind, Q .. 'quern:limit:use:3:' .. key)
+end
+
 -- The lanes are an index of tasks that were in `scheduled`.
 local function empty_lanes(key)
     if is(key, 'zset') and room > 0 then
         local names = redis.call('ZRANGE', key, 0, room - 1)
         for _, name in ipairs(names) do
             redis.call('UNLINK', Q .. 'quern:lane:' .. name)
+            forget_use(string.match(name, '\31(.*)$') or '', string.match(name, '^[^\31]*'))
         end
         redis.call('ZREMRANGEBYRANK', key, 0, #names - 1)
         room = room - #names
     end
     return not is(key, 'zset')
+end
+
+-- Last, so that they hold as long as there are tasks.
+local function empty_limits(key)
+    if is(key, 'hash') and room > 0 then
+        for _, field in ipairs(redis.call('HRANDFIELD', key, room)) do
+            forget_use(string.match(field, '^2s:(.*)$') or '',
+                string.match(field, '^3s:(.*)$') or '')
+            redis.call('HDEL', key, field)
+            room = room - 1
+        end
+    end
+    return not is(key, 'hash')
 end
 
 -- Entries go first, so that no scheduler enqueues any more. Their histories have the queue's tag.
@@ -136,6 +155,7 @@ end
 all = empty_groups(Q .. 'groups') and all
 all = empty_sets(Q .. 'aggregation_sets') and all
 all = empty_lanes(Q .. 'quern:lanes') and all
+all = all and empty_limits(Q .. 'quern:limit:set')
 if not all then
     redis.call('SET', Q .. 'paused', redis.call('TIME')[1], 'NX')
     return {'more', removed}
