@@ -45,7 +45,8 @@ typedef struct quern_worker_options {
     bool no_wait;                    /* a broker that is absent or busy at the start is an error */
     bool until_idle;                 /* stop by itself when nothing is due now: tasks that are
                                       * delayed, wait for a retry, are in a paused queue or run
-                                      * elsewhere stay; not together with drain */
+                                      * elsewhere stay, but it waits for what a limit holds up; not
+                                      * together with drain */
     int64_t shutdown_timeout_ms;     /* how long runs may take to finish; the others are given back
                                       * to their queues; 0: 8 s; -1: until all have finished */
     int64_t lease_ms;                /* 0: 30 s; at least 1 s */

@@ -8,6 +8,7 @@ import time
 import unittest
 
 import lib_cli
+import lib_quern
 from lib_cli import CliTest, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
 
 
@@ -170,6 +171,20 @@ class LimitTest(CliTest):
             most = max(most, running)
         self.assertEqual((started, running), (12, 0))
         self.assertLessEqual(most, 4)
+
+    def test_worker_until_idle_waits_for_a_limit_and_runs_the_others_in_its_only_slot(self):
+        self.ok("limit", "set", "default", "0", "--type", "held")
+        held = self.enqueue("held")
+        self.enqueue("free")
+        worker = self.start("work", "--exec", "*=echo $QUERN_TASK_TYPE >>ran", "--concurrency", "1",
+                            "--until-idle")
+        self.until(lambda: self.read("ran") == "free\n", "the other one has run")
+        self.until(lambda: self.counts()["active"] == 0, "it is reported")
+        self.assertIn("limit", self.json("task", "inspect", held)["waits_because"])
+        self.ok("limit", "set", "default", "1", "--type", "held")
+        self.assertEqual(worker.wait(lib_quern.PATIENCE_S), 0)
+        self.assertEqual(self.read("ran"), "free\nheld\n")
+        self.assertEqual(sum(self.counts().values()), 0)
 
     def test_inspect_shows_the_limit_that_a_task_waits_for(self):
         self.fifo("never")
