@@ -34,8 +34,11 @@ class LimitTest(CliTest):
         table = self.ok("limit", "list").splitlines()
         self.assertEqual(table[0].split(), ["QUEUE", "SCOPE", "NAME", "LIMIT", "USED"])
         self.assertEqual(len(table), 6)
-        self.ok("limit", "remove", "mail")
-        self.ok("limit", "remove", "mail", "--key", "*")
+        self.assertRegex(table[4], r"^mail +key +\* +4 +each$")
+        self.assertEqual([one["used"] for one in limits], [0, 0, 0, None])
+        self.assertEqual(self.ok("limit", "remove", "mail"), "limit of queue mail removed")
+        self.assertEqual(self.ok("limit", "remove", "mail", "--key", "*"),
+                         "limit of key * in queue mail removed")
         self.assertEqual([one["scope"] for one in self.json("limit", "list", "mail")], ["type"])
         self.fails(EXIT_FAILURE, "limit", "remove", "mail")
         self.assertEqual(self.json("limit", "list", "none"), [])
@@ -60,8 +63,10 @@ class LimitTest(CliTest):
         self.assertEqual([one["limit"] for one in self.json("limit", "list", "--all-queues")],
                          ["100/1s", "5"])
         self.assertIn("{all}", self.ok("limit", "list"))
-        self.ok("limit", "remove", "--all-queues", "--type", "mail:digest")
-        self.ok("limit", "remove", "{all}")
+        self.assertEqual(self.ok("limit", "remove", "--all-queues", "--type", "mail:digest"),
+                         "limit of type mail:digest in all queues removed")
+        self.assertEqual(self.json("limit", "remove", "{all}"),
+                         {"queue": "{all}", "scope": "queue", "done": "removed"})
         self.fails(EXIT_FAILURE, "limit", "remove", "--all-queues")
         self.assertEqual(self.json("limit", "list", "--all-queues"), [])
 

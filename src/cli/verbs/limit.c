@@ -2,16 +2,18 @@
 /* limit.c - `quern limit`: set, list, remove.
  *
  * A limit is of a queue, or with --all-queues of all together; with --type or --key of a type or a
- * key in it; "*" means each of them that has none of its own. With --semaphore
- * it is the queue's share of one that other queues have, too. */
+ * key in it; "*" means each of them that has none of its own. With --semaphore it is the queue's
+ * share of one that other queues have, too. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/alloc.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
+#include "cli/output/text.h"
 #include "task/limit.h"
 
 enum scope_option { SCOPE_TYPE, SCOPE_KEY, SCOPE_SEMAPHORE, SCOPE_ALL };
@@ -145,6 +147,22 @@ static int run_set(struct qn_cli *cli)
     return exit_code;
 }
 
+/* "limit of key acme in queue mail removed" */
+static void print_removed(const quern_limit *limit)
+{
+    bool all = strcmp(limit->queue, QUERN_ALL_QUEUES) == 0;
+    char *queue = qn_text_safe(limit->queue, strlen(limit->queue));
+    char *name = qn_text_safe(limit->name != NULL ? limit->name : "",
+                              limit->name != NULL ? strlen(limit->name) : 0);
+    printf("limit of ");
+    if (limit->scope != QUERN_LIMIT_QUEUE) {
+        printf("%s %s in ", scope_names[limit->scope], name);
+    }
+    printf("%s%s removed\n", all ? "all queues" : "queue ", all ? "" : queue);
+    qn_free(queue);
+    qn_free(name);
+}
+
 static int run_remove(struct qn_cli *cli)
 {
     quern_error err;
@@ -161,12 +179,20 @@ static int run_remove(struct qn_cli *cli)
                                      limit.name, &err) != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
     } else if (cli->json) {
-        exit_code = qn_json_print(json_owner(&limit));
+        json_t *object = json_owner(&limit);
+        qn_json_set_text(object, "done", "removed");
+        exit_code = qn_json_print(object);
     } else {
-        qn_field_text("removed", limit.name != NULL ? limit.name : limit.queue);
+        print_removed(&limit);
     }
     quern_inspector_free(inspector);
     return exit_code;
+}
+
+/* Each type or key uses it by itself: there is no one number. */
+static bool is_each(const quern_limit *limit)
+{
+    return limit->scope != QUERN_LIMIT_SEMAPHORE && strcmp(limit->name, QN_LIMIT_EACH) == 0;
 }
 
 static void add_row(struct qn_table *table, const quern_limit *limit)
@@ -178,8 +204,8 @@ static void add_row(struct qn_table *table, const quern_limit *limit)
     qn_table_text(table, scope_names[limit->scope]);
     qn_table_text(table, limit->name);
     qn_table_text(table, text);
-    if (limit->scope != QUERN_LIMIT_SEMAPHORE && strcmp(limit->name, QN_LIMIT_EACH) == 0) {
-        qn_table_text(table, NULL);
+    if (is_each(limit)) {
+        qn_table_text(table, "each");
     } else {
         qn_table_number(table, (uint64_t)limit->used);
     }
@@ -207,7 +233,12 @@ static int print_json(const quern_limit_list *list)
     for (size_t i = 0; i < quern_limit_list_size(list); i++) {
         const quern_limit *limit = quern_limit_list_at(list, i);
         json_t *object = json_limit(limit);
-        set(object, "used", limit->used);
+        if (is_each(limit)) {
+            int failed = json_object_set_new(object, "used", json_null());
+            (void)qn_memory_must(failed == 0 ? object : NULL);
+        } else {
+            set(object, "used", limit->used);
+        }
         (void)qn_memory_must(json_array_append_new(array, object) == 0 ? array : NULL);
     }
     return qn_json_print(array);
