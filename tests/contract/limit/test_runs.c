@@ -80,6 +80,38 @@ static void each_key_has_its_limit_and_one_its_own(struct contract *c)
     limits_finish();
 }
 
+/* However many of them a broker reads at once. */
+static void limits_of_many_keys_hold_beside_that_of_each(struct contract *c)
+{
+    static const int counts[] = {31, 32, 50};
+    char key[16];
+    int set = 0;
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_KEY, "*", "1");
+    for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        for (; set < counts[i]; set++) {
+            (void)snprintf(key, sizeof key, "own-%02d", set);
+            limits_set(c, QUERN_LIMIT_KEY, key, "2");
+        }
+        put(c, "a1 a2 a3", NULL, "own-00");
+        put(c, "b1 b2 b3", NULL, key);
+        put(c, "x1 x2 x3", NULL, "x");
+        limits_lease(c, 10, "a1 b1 x1 a2 b2");
+        limits_done(c, "a1");
+        limits_done(c, "x1");
+        limits_lease(c, 10, "x2 a3");
+        limits_done(c, "x2");
+        limits_done(c, "b1");
+        limits_lease(c, 10, "b3 x3");
+        limits_done(c, "a2");
+        limits_done(c, "a3");
+        limits_done(c, "b2");
+        limits_done(c, "b3");
+        limits_done(c, "x3");
+    }
+    limits_finish();
+}
+
 static void tasks_of_a_key_whose_type_has_to_wait_let_others_of_it_pass(struct contract *c)
 {
     limits_begin(c);
@@ -356,6 +388,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(limit_of_a_type_holds_up_no_other_type),
     CONTRACT_TEST(limit_set_while_tasks_wait_counts_those_that_run),
     CONTRACT_TEST(each_key_has_its_limit_and_one_its_own),
+    CONTRACT_TEST(limits_of_many_keys_hold_beside_that_of_each),
     CONTRACT_TEST(tasks_of_a_key_whose_type_has_to_wait_let_others_of_it_pass),
     CONTRACT_TEST(task_that_waits_for_a_limit_costs_no_attempt),
     CONTRACT_TEST(limits_change_while_tasks_run),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_cost.c - what a task costs that uses nothing special: enqueued, leased, done.
+/* test_cost.c - what a task costs that uses nothing special: enqueued, leased, done. And what a
+ * lease costs that finds many keys whose limits are used up.
  *
  * SQLite counts the steps of its virtual machine, so one more column, index or statement is seen
  * here, where a clock would show nothing. The measure is what the same took in a file of version 3,
@@ -8,6 +9,7 @@
  * (schema/late.h), tables of its own, or statements that other tasks do not run. */
 #include "lib_sqlite.h"
 
+#include "broker/limit/limit.h"
 #include "broker/sqlite/schema/late_sql.h"
 #include "broker/sqlite/schema/schema_sql.h"
 
@@ -223,7 +225,90 @@ static void plain_task_costs_what_it_did_before_there_was_more(void **state)
     lib_sqlite_remove(&place);
 }
 
+/* --- Limits ----------------------------------------------------------------------------- */
+
+#define KEYS 300
+/* Its first task, and how many of it run; what the limit is, is read once for all of them. */
+#define KEY_STEPS_MAX 100
+
+static void enqueue_with_keys(struct qn_broker *broker)
+{
+    struct qn_task tasks[QN_BATCH_MAX];
+    quern_status results[QN_BATCH_MAX];
+    char ids[QN_BATCH_MAX][16];
+    char keys[QN_BATCH_MAX][16];
+    quern_error err = {0};
+    for (uint32_t first = 0; first < 2 * KEYS; first += QN_BATCH_MAX) {
+        uint32_t count = 2 * KEYS - first < QN_BATCH_MAX ? 2 * KEYS - first : QN_BATCH_MAX;
+        for (uint32_t i = 0; i < count; i++) {
+            (void)snprintf(ids[i], sizeof ids[i], "%u", first + i);
+            (void)snprintf(keys[i], sizeof keys[i], "key-%u", (first + i) % KEYS);
+            tasks[i] = (struct qn_task){.id = ids[i],
+                                        .queue = "default",
+                                        .type = "t",
+                                        .payload = "",
+                                        .payload_size = 1,
+                                        .limit_key = keys[i],
+                                        .state = QUERN_TASK_PENDING};
+        }
+        const struct qn_enqueue batch = {(struct qn_stamp){0}, tasks, count, results};
+        assert_ok(qn_broker_enqueue(broker, &batch, &err), err);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(results[i], QUERN_OK);
+        }
+    }
+}
+
+static size_t lease_some(struct qn_broker *broker)
+{
+    struct qn_leased *runs[QN_BATCH_MAX];
+    struct qn_queue_share share = {.name = "default", .weight = 1, .quota = QN_BATCH_MAX};
+    struct qn_exchange exchange = {.worker_id = "w",
+                                   .host = "h",
+                                   .lease_ms = 30000,
+                                   .queues = &share,
+                                   .queue_count = 1,
+                                   .room = QN_BATCH_MAX,
+                                   .start_count_now = QN_BATCH_MAX};
+    struct qn_exchange_reply reply = {.runs = runs};
+    quern_error err = {0};
+    assert_ok(qn_broker_exchange(broker, &exchange, &reply, &err), err);
+    for (size_t i = 0; i < reply.run_count; i++) {
+        qn_leased_free(runs[i]);
+    }
+    return reply.run_count;
+}
+
+static void key_that_has_to_wait_costs_a_lease_little(void **state)
+{
+    (void)state;
+    const quern_limit limit = {
+        .queue = "default", .scope = QUERN_LIMIT_KEY, .name = "*", .count = 1};
+    struct lib_sqlite place;
+    quern_error err = {0};
+    size_t leased = 0;
+    size_t now = 0;
+    lib_sqlite_make(&place);
+    struct qn_broker *broker = lib_sqlite_open(place.path);
+    assert_ok(qn_broker_set_limit(broker, &limit, &err), err);
+    enqueue_with_keys(broker);
+    do {
+        now = lease_some(broker);
+        leased += now;
+    } while (now > 0);
+    assert_int_equal(leased, KEYS);
+    (void)take_all_steps(broker);
+    assert_int_equal(lease_some(broker), 0);
+    int64_t each = take_all_steps(broker) / KEYS;
+    if (each > KEY_STEPS_MAX) {
+        fail_msg("a key that has to wait takes %lld steps", (long long)each);
+    }
+    qn_broker_close(broker);
+    lib_sqlite_remove(&place);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(plain_task_costs_what_it_did_before_there_was_more),
+    cmocka_unit_test(key_that_has_to_wait_costs_a_lease_little),
 };
 TEST_MAIN(tests)

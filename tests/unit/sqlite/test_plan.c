@@ -50,6 +50,7 @@ static const struct plan_case {
     {"meter_running_queue", sql_meter_running_queue, false},
     {"meter_running_type", sql_meter_running_type, false},
     {"meter_running_key", sql_meter_running_key, false},
+    {"meter_limits_few", sql_meter_limits_few, false},
     {"meter_semaphores", sql_meter_semaphores, false},
     {"meter_running_semaphore", sql_meter_running_semaphore, false},
     {"prune_peek_rest", sql_prune_peek_rest, false},

@@ -8,11 +8,14 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/vec.h"
+#include "base/text/hash.h"
 #include "base/text/number.h"
+#include "broker/sqlite/queue/meter_limits.h"
 #include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/store/query.h"
 
 #define SLOT_SIZE 4 /* bytes */
+#define BUCKETS 256
 
 void qn_meters_init(struct qn_meters *meters, struct qn_conn *conn, int64_t now_ms)
 {
@@ -28,43 +31,6 @@ void qn_meters_finish(struct qn_meters *meters)
 }
 
 /* --- Reading --------------------------------------------------------------------------- */
-
-/* As anything may stand in the file, each number is brought into its range. */
-static struct qn_limit column_limit(const struct qn_query *query, bool rate)
-{
-    sqlite3_stmt *row = query->statement;
-    return (struct qn_limit){
-        .count = qn_number_clamp(sqlite3_column_int64(row, 2), rate ? 1 : 0, QN_LIMIT_COUNT_MAX),
-        .period_ms =
-            rate ? qn_number_clamp(sqlite3_column_int64(row, 3), 1, QN_LIMIT_PERIOD_MS_MAX) : 0,
-        .burst = rate ? qn_number_clamp(sqlite3_column_int64(row, 4), 0, QN_LIMIT_COUNT_MAX) : 0};
-}
-
-static quern_status read_limits(struct qn_meters *meters, struct qn_meter *meter, quern_error *err)
-{
-    bool own_runs = false;
-    bool own_starts = false;
-    struct qn_query query = qn_query_start(meters->conn, sql_meter_limits);
-    qn_query_int(&query, meter->of.queue_no);
-    qn_query_int(&query, meter->of.scope);
-    qn_query_text(&query, meter->of.name);
-    qn_query_text(&query,
-                  meter->of.scope == QUERN_LIMIT_SEMAPHORE ? meter->of.name : QN_LIMIT_EACH);
-    while (qn_query_row(&query)) {
-        bool own = strcmp(qn_query_column_text(&query, 0), meter->of.name) == 0;
-        bool rate = sqlite3_column_int64(query.statement, 1) != 0;
-        if (rate && !own_starts) {
-            meter->starts = column_limit(&query, true);
-            meter->has_starts = true;
-            own_starts = own;
-        } else if (!rate && !own_runs) {
-            meter->runs = column_limit(&query, false);
-            meter->has_runs = true;
-            own_runs = own;
-        }
-    }
-    return qn_query_finish(&query, err);
-}
 
 static quern_status count_by(struct qn_meters *meters, const struct qn_meter *meter,
                              const char *sql, int64_t *running, quern_error *err)
@@ -141,7 +107,7 @@ static quern_status read_meter(struct qn_meters *meters, struct qn_meter *meter,
 {
     bool is_semaphore = meter->of.scope == QUERN_LIMIT_SEMAPHORE;
     bool counts = is_semaphore && meter->of.queue_no == QN_METER_ALL;
-    quern_status status = counts ? QUERN_OK : read_limits(meters, meter, err);
+    quern_status status = counts ? QUERN_OK : qn_meter_limits_read(meters, meter, err);
     if (status == QUERN_OK && (counts || (meter->has_runs && !is_semaphore))) {
         status = count_running(meters, meter, err);
     }
@@ -151,30 +117,63 @@ static quern_status read_meter(struct qn_meters *meters, struct qn_meter *meter,
     return status;
 }
 
+static uint64_t bucket_of(const struct qn_meter_owner *of)
+{
+    uint64_t hash = qn_hash_part(QN_HASH_START, &of->queue_no, sizeof of->queue_no);
+    hash = qn_hash_part(hash, &of->scope, sizeof of->scope);
+    return qn_hash_part(hash, of->name, strlen(of->name)) % BUCKETS;
+}
+
+static struct qn_meter *find_known(const struct qn_meters *meters, const struct qn_meter_owner *of)
+{
+    struct qn_meter *meter = meters->buckets != NULL ? meters->buckets[bucket_of(of)] : NULL;
+    while (meter != NULL && (meter->of.queue_no != of->queue_no || meter->of.scope != of->scope ||
+                             strcmp(meter->of.name, of->name) != 0)) {
+        meter = meter->same;
+    }
+    return meter;
+}
+
+static bool make_buckets(struct qn_meters *meters)
+{
+    if (meters->buckets == NULL) {
+        size_t size = BUCKETS * sizeof(struct qn_meter *);
+        meters->buckets = qn_arena_alloc(&meters->arena, size);
+        if (meters->buckets != NULL) {
+            memset(meters->buckets, 0, size);
+        }
+    }
+    return meters->buckets != NULL;
+}
+
+static void add_meter(struct qn_meters *meters, struct qn_meter *meter)
+{
+    struct qn_meter **bucket = &meters->buckets[bucket_of(&meter->of)];
+    meter->same = *bucket;
+    *bucket = meter;
+    meters->items[meters->count++] = meter;
+}
+
 static quern_status find_or_read(struct qn_meters *meters, struct qn_meter_owner of,
                                  struct qn_meter **ret_meter, quern_error *err)
 {
-    for (size_t i = 0; i < meters->count; i++) {
-        struct qn_meter *meter = meters->items[i];
-        if (meter->of.queue_no == of.queue_no && meter->of.scope == of.scope &&
-            strcmp(meter->of.name, of.name) == 0) {
-            *ret_meter = meter;
-            return QUERN_OK;
-        }
+    *ret_meter = find_known(meters, &of);
+    if (*ret_meter != NULL) {
+        return QUERN_OK;
     }
     struct qn_meter **items =
         qn_vec_grow(meters->items, meters->count, &meters->capacity, sizeof(struct qn_meter *));
     meters->items = items != NULL ? items : meters->items;
     struct qn_meter *meter = qn_arena_alloc(&meters->arena, sizeof *meter);
     const char *copy = qn_arena_strdup(&meters->arena, of.name);
-    if (items == NULL || meter == NULL || copy == NULL) {
+    if (items == NULL || meter == NULL || copy == NULL || !make_buckets(meters)) {
         return qn_error_nomem(err);
     }
     *meter = (struct qn_meter){.of = of};
     meter->of.name = copy;
     quern_status status = read_meter(meters, meter, err);
     if (status == QUERN_OK) {
-        meters->items[meters->count++] = meter;
+        add_meter(meters, meter);
         *ret_meter = meter;
     }
     return status;

@@ -53,7 +53,11 @@ struct qn_meter {
     struct qn_meter *holders; /* of a semaphore in a queue: its meter of QN_METER_ALL, which counts
                                * the runs of all queues that have it */
     struct qn_meter *next;    /* the next semaphore of the queue */
+    struct qn_meter *same;    /* the next one in its bucket */
 };
+
+/* The limits of one scope in a queue, where they are few. */
+struct qn_limit_set;
 
 /* The semaphores of a queue. */
 struct qn_semaphores {
@@ -66,9 +70,11 @@ struct qn_meters {
     struct qn_conn *conn;
     int64_t now_ms; /* wall clock */
     struct qn_arena arena;
+    struct qn_meter **buckets; /* by queue, scope and name; NULL: none has been read */
     struct qn_meter **items;
     size_t count;
     size_t capacity;
+    struct qn_limit_set *sets;
     struct qn_semaphores *semaphores; /* of the queues that have been read */
     struct qn_meter **bound;          /* those that bind the task in hand */
     size_t bound_count;

@@ -5,6 +5,11 @@
 SELECT name, rate, count, period_ms, burst FROM quern_limit
 WHERE queue = ?1 AND scope = ?2 AND name IN (?3, ?4);
 
+-- All of a scope, up to so many.
+-- name: meter_limits_few
+SELECT name, rate, count, period_ms, burst FROM quern_limit
+WHERE queue = ?1 AND scope = ?2 LIMIT ?3;
+
 -- The semaphores of a queue.
 -- name: meter_semaphores
 SELECT name FROM quern_limit WHERE queue = ?1 AND scope = 4 AND rate = 0;
