@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "broker/inspect.h"
 #include "broker/limit/limit.h"
 
 /* Shorter than QN_SAFETY_NET_MS, which would find the work without any wake-up. */
@@ -383,6 +384,46 @@ static void replaced_task_keeps_its_own_key(struct contract *c)
     limits_finish();
 }
 
+/* One that waits for its turn is pending: it stays where it is. */
+static void waiting_task_cannot_be_run_by_hand(struct contract *c)
+{
+    quern_error err = {0};
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_KEY, "k", "1");
+    put(c, "a b c", NULL, "k");
+    limits_lease(c, 10, "a");
+    limits_lease(c, 10, "");
+    assert_int_equal(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "b", &err),
+                     QUERN_E_STATE);
+    assert_non_null(strstr(err.text, "pending"));
+    limits_done(c, "a");
+    limits_lease(c, 10, "b");
+    limits_done(c, "b");
+    limits_lease(c, 10, "c");
+    limits_finish();
+}
+
+static void task_that_is_run_by_hand_is_the_last_of_its_key_and_bound_by_its_limit(
+    struct contract *c)
+{
+    quern_error err = {0};
+    limits_begin(c);
+    limits_set(c, QUERN_LIMIT_KEY, "k", "1");
+    put(c, "old", NULL, "k");
+    limits_lease(c, 10, "old");
+    limits_end(c, "old", QN_ARCHIVE);
+    put(c, "a b", NULL, "k");
+    limits_lease(c, 10, "a");
+    assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_RUN, "default", "old", &err), err);
+    limits_lease(c, 10, "");
+    limits_done(c, "a");
+    limits_lease(c, 10, "b");
+    limits_lease(c, 10, "");
+    limits_done(c, "b");
+    limits_lease(c, 10, "old");
+    limits_finish();
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(queue_runs_no_more_than_its_limit),
     CONTRACT_TEST(limit_of_a_type_holds_up_no_other_type),
@@ -403,6 +444,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(key_of_a_task_is_listed_and_kept),
     CONTRACT_TEST(replaced_task_is_bound_by_the_limit_of_its_new_type),
     CONTRACT_TEST(replaced_task_keeps_its_own_key),
+    CONTRACT_TEST(waiting_task_cannot_be_run_by_hand),
+    CONTRACT_TEST(task_that_is_run_by_hand_is_the_last_of_its_key_and_bound_by_its_limit),
 };
 
 CONTRACT_MAIN(tests)

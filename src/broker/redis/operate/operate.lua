@@ -7,8 +7,9 @@
 --
 -- Reply: for each task "done", or why not: "missing", "damaged" (to be deleted only), "set" (inside
 -- an aggregation set), "marked" (already cancelled in this way), "moved" (no longer in that state),
--- or the state that forbids it. When the archive has no room for all of them: "full", how many it
--- holds, and how many would be added; then nothing was changed.
+-- or the state that forbids it, which is "pending" for one that waits aside. When the archive has
+-- no room for all of them: "full", how many it holds, and how many would be added; then nothing was
+-- changed.
 --
 -- A task without a hash, or of an unknown state, can only be deleted: that removes its id from all
 -- places. One that is not in the place of its state is treated as if it were.
@@ -107,6 +108,10 @@ local function examine(task)
     end
     if forbidden[action][task.state] then
         return task.state
+    end
+    if action == 'run' and task.lane and is_in_lane(Q, task.id, hash[1], hash[7]) and
+        redis.call('ZSCORE', Q .. 'scheduled', task.id) then
+        return 'pending' -- it would lose its place
     end
     if task.state == 'aggregating' and not redis.call('ZSCORE', Q .. 'g:' .. task.group, task.id)
             and in_a_set(task.id) then
