@@ -89,9 +89,10 @@ local function check_lane(name, cursor)
     for i = 1, #(rows or {}), 2 do
         local id = rows[i]
         local f = redis.pcall('HMGET', Q .. 't:' .. id, 'msg', 'state', 'quern_aside')
-        if not f[1] or aside_lane(f[2], f[3]) ~= name or
-            type(redis.pcall('ZSCORE', Q .. 'scheduled', id)) ~= 'string' then
-            -- bug DOCTOR_LANE_BELIEVED: if not f[1] then
+        local score = f[1] and redis.pcall('ZSCORE', Q .. 'scheduled', id)
+        local waits = type(score) == 'string' and aside_lane(f[2], f[3]) == name
+        -- bug DOCTOR_LANE_BELIEVED: local waits = f[1]
+        if not waits then
             report('I8', id, 'in ' .. words(name) .. ', but it does not wait there')
             stale[#stale + 1] = id
         end
