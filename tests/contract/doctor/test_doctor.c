@@ -399,6 +399,24 @@ static void kept_too_long_is_a_warning_and_left_to_a_worker(struct contract *c)
     assert_int_equal(contract_count(c, "other", QUERN_TASK_ARCHIVED), 10001);
 }
 
+/* Limits by key and type are read from it, and leases find their tasks by it. */
+static void task_without_its_lane_gets_it(struct contract *c)
+{
+    static const char *const ids[] = {"a", "b", "c"};
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < TEST_COUNT(ids); i++) {
+            contract_enqueue(c, &(quern_task){.type = "t", .id = ids[i], .limit_key = "k"});
+        }
+        if (round == 1) {
+            doctor_plant(c, "UPDATE quern_task SET lane = iif(id = 'a', NULL, '') WHERE id < 'c'");
+            doctor_assert_mended(c, "I6 default/a: without its lane");
+        }
+        for (size_t i = 0; i < TEST_COUNT(ids); i++) {
+            contract_finish(c, contract_take(c, "default"), QN_DONE);
+        }
+    }
+}
+
 static void more_damages_than_one_pass_holds_are_all_mended(struct contract *c)
 {
     contract_put_many(c, "default", "t", 2300);
@@ -441,6 +459,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(lapsed_leases_and_due_tasks_are_moved_where_a_worker_lives),
     CONTRACT_TEST_ONLY("sqlite", without_a_worker_nobody_is_late),
     CONTRACT_TEST_ONLY("sqlite", kept_too_long_is_a_warning_and_left_to_a_worker),
+    CONTRACT_TEST_ONLY("sqlite", task_without_its_lane_gets_it),
     CONTRACT_TEST_ONLY("sqlite", more_damages_than_one_pass_holds_are_all_mended),
 };
 CONTRACT_MAIN(tests)

@@ -85,6 +85,7 @@ static const struct qn_rule rules[] = {
     {"I3", QUERN_SEVERITY_VIOLATED, sql_find_idle_lease, sql_repair_idle_lease, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_same_token, sql_repair_same_token, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_no_group, sql_repair_no_group, NULL},
+    {"I6", QUERN_SEVERITY_VIOLATED, sql_find_wrong_lane, sql_repair_wrong_lane, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_no_set, sql_repair_no_set, NULL},
     {"I6", QUERN_SEVERITY_VIOLATED, sql_find_empty_set, sql_repair_empty_set, NULL},
     {"I4", QUERN_SEVERITY_VIOLATED, sql_find_stray_lock, sql_repair_stray_lock, NULL},

@@ -194,6 +194,20 @@ WHERE t.state >= 5 AND t.state = 7 AND coalesce(t.grp, '') = '';
 UPDATE quern_task SET state = 2, cause = 8, at_ms = 0, worker = 0
 WHERE seq = ?1 AND state = 7 AND coalesce(grp, '') = '';
 
+-- As sort.sql gives them; until that is done (quern_queue.sort) some have none yet.
+-- name: find_wrong_lane
+SELECT q.name, t.id, 'without its lane, so that no lease finds it', t.seq, NULL
+FROM quern_queue AS q CROSS JOIN quern_task AS t
+WHERE q.lanes <> 0 AND q.sort = 0 AND t.queue = q.no
+    AND t.lane IS NOT (coalesce(substr(t.lane, 1, instr(t.lane, char(31)) - 1), '') || char(31) ||
+        iif(q.lanes = 2, t.type, ''));
+
+-- name: repair_wrong_lane
+UPDATE quern_task SET lane = coalesce(substr(lane, 1, instr(lane, char(31)) - 1), '') ||
+    char(31) || iif(q.lanes = 2, type, '')
+FROM quern_queue AS q
+WHERE quern_task.seq = ?1 AND q.no = quern_task.queue AND q.lanes <> 0 AND q.sort = 0;
+
 -- name: find_no_set
 SELECT coalesce(q.name, ''), t.id, 'in a set that does not exist', t.seq, NULL
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
