@@ -3,6 +3,7 @@
  * them, what a damaged or missing index costs, and the bounds of a lease. */
 #include "lib_contract.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "broker/limit/limit.h"
@@ -191,6 +192,13 @@ static void place_of_a_run_that_go_ended_comes_back(struct contract *c)
     assert_null(contract_take(c, "default"));
 }
 
+/* All that the server has run so far. */
+static long long scripts_run(void)
+{
+    const char *text = strstr(test_redis_do(server(), "INFO commandstats"), "cmdstat_evalsha:");
+    return text == NULL ? 0 : strtoll(strchr(text, '=') + 1, NULL, 10);
+}
+
 static void late_success_finds_its_task_in_a_lane(struct contract *c)
 {
     contract_heartbeat(c->broker, CONTRACT_WORKER);
@@ -207,6 +215,29 @@ static void late_success_finds_its_task_in_a_lane(struct contract *c)
     assert_int_equal(contract_state(c, "default", "a"), 0);
     set_limit(c, QUERN_LIMIT_KEY, "k", "1");
     qn_leased_free(contract_take_id(c, "default", "b"));
+}
+
+/* A late task has no run, so it takes no place that another one of its limit could have, and a
+ * lease puts by many of them. */
+static void late_tasks_take_no_place_of_their_limit(struct contract *c)
+{
+    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    for (int i = 0; i < 100; i++) {
+        contract_enqueue(c, &(quern_task){.type = "t", .limit_key = "k", .start_within_ms = 1000});
+    }
+    put(c, "live", "k");
+    contract_advance(c, 1000);
+    long long calls = scripts_run();
+    struct qn_leased *run = contract_take(c, "default");
+    while (run == NULL && c->more) {
+        run = contract_take(c, "default");
+    }
+    assert_non_null(run);
+    assert_string_equal(run->task.id, "live");
+    assert_int_equal(c->late_count, 100);
+    assert_true(scripts_run() - calls <= 6);
+    assert_null(contract_take(c, "default"));
+    (void)contract_finish(c, run, QN_DONE);
 }
 
 /* --- Damage ---------------------------------------------------------------------------- */
@@ -413,6 +444,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", inspector_of_go_takes_waiting_tasks),
     CONTRACT_TEST_ONLY("redis", place_of_a_run_that_go_ended_comes_back),
     CONTRACT_TEST_ONLY("redis", late_success_finds_its_task_in_a_lane),
+    CONTRACT_TEST_ONLY("redis", late_tasks_take_no_place_of_their_limit),
     CONTRACT_TEST_ONLY("redis", missing_or_damaged_index_loses_no_task),
     CONTRACT_TEST_ONLY("redis", all_keys_of_ours_lost_costs_the_limits_only),
     CONTRACT_TEST_ONLY("redis", new_limit_sorts_what_waits_in_bounded_leases),

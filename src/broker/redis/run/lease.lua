@@ -220,7 +220,7 @@ local function sort_out(i, heads, first)
             held[held_count], seen[name] = message, true
             bytes_left = bytes_left - #message
             if lanes then
-                lanes.take(i, id, message, opts)
+                lanes.take(i, id, message, opts, is_late)
             end
             if is_late then
                 late_left = late_left - 1

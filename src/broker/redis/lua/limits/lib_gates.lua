@@ -108,10 +108,10 @@ local function gates_may(gates, kind, key)
     return gate_may(gates, gate_of(gates, '3', key)) and by_type
 end
 
--- One starts.
-local function gates_take(gates, kind, key)
+-- One starts; is_late: it will not run.
+local function gates_take(gates, kind, key, is_late)
     for _, gate in ipairs({gate_of(gates, '2', kind) or {}, gate_of(gates, '3', key) or {}}) do
-        gate.running = gate.running and gate.running + 1
+        gate.running = gate.running and gate.running + (is_late and 0 or 1)
         if gate.starts then
             starts_take(gate.starts, 1)
         end

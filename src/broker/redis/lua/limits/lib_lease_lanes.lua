@@ -42,13 +42,14 @@ function lanes.stops(i, message, opts)
     return own and lane_of(own, message, opts)
 end
 
--- This one is leased.
-function lanes.take(i, id, message, opts)
+-- This one is leased. One that is late is leased to be archived: it returns its start, and does not
+-- run.
+function lanes.take(i, id, message, opts, is_late)
     local own = lanes.of[i]
     if own then
         local kind, key = lane_type_of(message), lane_key_of(opts)
-        gates_take(own, kind, key)
-        own.taken[#own.taken + 1] = {id, kind, key}
+        gates_take(own, kind, key, is_late)
+        own.taken[#own.taken + 1] = not is_late and {id, kind, key} or nil
     end
 end
 
@@ -254,7 +255,7 @@ local function take_from(i, own, lane)
         own.drops = own.drops - 1
         return 0, false
     end
-    lanes.take(i, id, f[1], f[4])
+    lanes.take(i, id, f[1], f[4], (look_closer(f[4], f[5], f[3])))
     return add_run(queues[i], own, id, f), true
 end
 
