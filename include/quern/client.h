@@ -61,6 +61,7 @@ typedef struct quern_enqueue_result {
     char id[257];  /* the id of the task, given or generated, or of the one that is there because
                        * of its unique lock; "" if it was invalid */
     bool existing; /* not stored, since on_duplicate settled it with the task of this id */
+    uint8_t reserved[2];
 } quern_enqueue_result;
 
 /* Stores `count` tasks in few transactions; the tasks of one queue keep their order. Each task is

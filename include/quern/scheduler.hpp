@@ -4,6 +4,7 @@
 #define QUERN_SCHEDULER_HPP
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 
 #include "quern/scheduler.h"
@@ -121,6 +122,10 @@ class scheduler
         });
     }
     /* queue: "" is "default". */
+    void remove(const std::string &queue, const std::string &name)
+    {
+        detail::must([&](quern_error &err) { return remove(queue, name, err); });
+    }
     quern_status remove(const std::string &queue, const std::string &name,
                         quern_error &err) noexcept
     {
@@ -145,6 +150,27 @@ class scheduler
     quern_status run_until_signal(quern_error &err) noexcept
     {
         return quern_scheduler_run_until_signal(scheduler_.get(), &err);
+    }
+
+    /* See quern_scheduler_list. What on_entry throws ends the list and is thrown. */
+    void list(const std::function<bool(const quern_entry_info &)> &on_entry)
+    {
+        listing state{&on_entry, nullptr};
+        detail::must([&](quern_error &err) {
+            return quern_scheduler_list(scheduler_.get(), call_entry, &state, &err);
+        });
+        if (state.thrown != nullptr) {
+            std::rethrow_exception(state.thrown);
+        }
+    }
+    quern_status list(const std::function<bool(const quern_entry_info &)> &on_entry,
+                      quern_error &err) noexcept
+    {
+        listing state{&on_entry, nullptr};
+        quern_status status = quern_scheduler_list(scheduler_.get(), call_entry, &state, &err);
+        return state.thrown == nullptr ? status : detail::guard(err, [&]() -> quern_status {
+            std::rethrow_exception(state.thrown);
+        });
     }
 
     /* Any thread; async-signal-safe. */
@@ -188,6 +214,20 @@ class scheduler
             return static_cast<scheduler_options *>(user)->before(*tick, *task);
         } catch (...) {
             return true;
+        }
+    }
+    struct listing {
+        const std::function<bool(const quern_entry_info &)> *on_entry;
+        std::exception_ptr thrown;
+    };
+    static bool call_entry(const quern_entry_info *info, void *user) noexcept
+    {
+        auto *state = static_cast<listing *>(user);
+        try {
+            return (*state->on_entry)(*info);
+        } catch (...) {
+            state->thrown = std::current_exception();
+            return false;
         }
     }
     static void call_after(const quern_tick *tick, void *user) noexcept

@@ -205,6 +205,8 @@ QUERN_API uint64_t quern_task_info_fence(const quern_task_info *info); /* 0: nev
 QUERN_API const char *quern_task_info_worker(const quern_task_info *info);
 /* Active, but its lease has expired: it waits for recovery. */
 QUERN_API bool quern_task_info_orphaned(const quern_task_info *info);
+/* Of quern_client_enqueue: nothing was stored, and this is the task that was there. */
+QUERN_API bool quern_task_info_existing(const quern_task_info *info);
 QUERN_API int32_t quern_task_info_progress(const quern_task_info *info); /* percent; -1: none */
 QUERN_API const char *quern_task_info_progress_note(const quern_task_info *info); /* "": none */
 /* Frees an info that a call returned in ret_info. NULL is allowed. */

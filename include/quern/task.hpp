@@ -273,6 +273,10 @@ class task_info_view
     {
         return quern_task_info_orphaned(info_);
     }
+    bool existing() const noexcept
+    {
+        return quern_task_info_existing(info_);
+    }
     std::int64_t due_at_ms() const noexcept
     {
         return quern_task_info_due_at_ms(info_);

@@ -2,7 +2,7 @@
 /* group.h - the part of a broker's interface that aggregates the tasks of a group.
  *
  * It belongs to broker.h, whose rules and errors hold here, too. Tasks of a group wait in state
- * aggregating. When it is the turn of their group, `aggregate` takes the oldest of them as a set,
+ * aggregating. When their group is due, `aggregate` takes the oldest of them as a set,
  * under a lease, as a run is. The worker makes one task of them and calls `finish_set`, which
  * stores that task and removes the members in one transaction; or `return_set`, which gives them
  * back. `reclaim_sets` gives back those of dead workers. So at each moment a task is in its group,
@@ -16,7 +16,7 @@
  * QN_BATCH_BYTES_MAX bytes of payload and headers together; the others stay for the next set. */
 #define QN_GROUP_SET_MAX 1000
 
-/* When it is the turn of a group; asynq's rules, in its order. On Redis tasks are dated in
+/* When a group is due; asynq's rules, in its order. On Redis tasks are dated in
  * whole seconds, so up to 999 ms less than these may have passed. */
 struct qn_group_settings {
     int64_t max_size;     /* it has so many tasks; then and below, a set has no more. 0: no limit;
@@ -25,7 +25,7 @@ struct qn_group_settings {
     int64_t grace_ms;     /* no task has come for so long */
 };
 
-/* Where the next call goes on, so that each group gets its turn; zero at first. The broker's own:
+/* Where the next call goes on, so that no group is left out; zero at first. The broker's own:
  * one uses the name, a server a page of a scan and the groups of it that gave a set. */
 #define QN_GROUPS_GIVEN_MAX 256
 struct qn_group_cursor {
@@ -62,17 +62,17 @@ struct qn_aggregate {
 };
 
 struct qn_aggregate_reply {
-    struct qn_group_set *set; /* NULL: it is the turn of no group before `end`; freed by caller */
+    struct qn_group_set *set; /* NULL: no group before `end` is due; freed by caller */
     bool end;                 /* all groups after the cursor were looked at, and the next call
                                * begins with the first */
     bool waiting;             /* a group that was looked at, and that this worker aggregates, has
                                * tasks still */
-    int64_t next_ms;          /* when it is the turn of the first of those, from now on; tasks that
+    int64_t next_ms;          /* when the first of those is due, from now on; tasks that
                                * come until then may change that. After a set 0. INT64_MAX: none
                                * waits */
 };
 
-/* Looks at the groups of a queue, from the cursor on, until it is the turn of one, whose oldest
+/* Looks at the groups of a queue, from the cursor on, until one is due, whose oldest
  * tasks become a set. Without a set it looks at no more than some hundred groups: call it again
  * until `end`. The forming of the set is one transaction. After QUERN_E_UNKNOWN there may be a set
  * without a worker: its lease ends, and it is given back. */

@@ -210,6 +210,11 @@ bool quern_task_info_orphaned(const quern_task_info *info)
     return info->orphaned;
 }
 
+bool quern_task_info_existing(const quern_task_info *info)
+{
+    return info->existing;
+}
+
 int32_t quern_task_info_progress(const quern_task_info *info)
 {
     return info->progress;

@@ -27,6 +27,7 @@ struct quern_task_info {
     uint64_t fence;
     const char *worker; /* "" when none */
     bool orphaned;
+    bool existing;    /* not the one that was to be stored */
     int32_t progress; /* -1: none */
     const char *progress_note;
 };

@@ -31,6 +31,7 @@ quern_task_info *qn_existing_task(quern_client *client, const quern_task *task, 
         size_t used = strlen(err->text);
         (void)snprintf(err->text + used, sizeof err->text - used, ": %s", id);
     }
+    info->existing = true;
     return info;
 }
 
@@ -47,6 +48,7 @@ quern_status qn_existing_instead(quern_client *client, const quern_task *task, c
             return qn_error_nomem(err);
         }
     }
+    found->existing = true;
     quern_task_info_free(*info);
     *info = found;
     return QUERN_OK;

@@ -6,6 +6,7 @@
  * one of them starts. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "schedule/entry_info.h"
@@ -92,6 +93,23 @@ static quern_status collect(struct quern_scheduler *scheduler, struct quern_entr
     return status;
 }
 
+/* They were registered before it was known what the broker offers. */
+static void drop_unsupported(struct quern_scheduler *scheduler, struct quern_entry_set *set)
+{
+    for (size_t i = set->count; i-- > 0;) {
+        quern_error error = {0};
+        const struct qn_schedule_entry *entry = &set->entries[i];
+        if (qn_schedule_check_offered(scheduler->broker, &entry->task, &error) == QUERN_OK) {
+            continue;
+        }
+        QN_LOG(&scheduler->log, QUERN_LOG_ERROR, "entry was refused",
+               QN_LOG_TEXT("entry", entry->name), QN_LOG_TEXT("queue", entry->task.queue),
+               QN_LOG_TEXT("error", error.text));
+        quern_status removed = qn_entry_set_remove(set, entry->task.queue, entry->name, NULL);
+        QN_ASSERT(removed == QUERN_OK);
+    }
+}
+
 static quern_status store(struct quern_scheduler *scheduler, const struct quern_entry_set *set,
                           quern_error *err)
 {
@@ -131,6 +149,7 @@ quern_status qn_program_sync(struct quern_scheduler *scheduler, quern_error *err
     scheduler->asked_at_boot_ms = boot_ms;
     quern_status status = collect(scheduler, &set, &error);
     if (status == QUERN_OK) {
+        drop_unsupported(scheduler, &set);
         status = store(scheduler, &set, err);
     } else {
         QN_LOG(&scheduler->log, QUERN_LOG_ERROR, "entries of the program stay as they were",

@@ -255,8 +255,22 @@ static void schedulers_have_callbacks_and_stop(const std::string &url)
     wrong.name = "wrong";
     wrong.cron = "*";
     CHECK(thrown_by([&] { moved.add(wrong, task_of("t")); }) == QUERN_E_INVALID);
+    CHECK(thrown_by([&] { moved.remove("", "none"); }) == QUERN_E_NOT_FOUND);
     moved.run();
     CHECK(ticks == 1);
+    std::string listed;
+    quern_error err{};
+    auto note = [&](const quern_entry_info &info) {
+        listed += info.name;
+        return true;
+    };
+    moved.list(note);
+    CHECK(moved.list(note, err) == QUERN_OK && listed == "secondsecond");
+    CHECK(thrown_by([&] {
+              moved.list([](const quern_entry_info &) -> bool {
+                  throw quern::error(quern_error{QUERN_E_STATE, "enough"});
+              });
+          }) == QUERN_E_STATE);
     CHECK(thrown_by([] { quern::scheduler none("localhost:6379"); }) == QUERN_E_INVALID);
 }
 

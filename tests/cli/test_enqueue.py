@@ -141,6 +141,11 @@ class EnqueueTest(CliTest):
             there = self.enqueue("u", "q", "--unique", "1h", "--unique-key", "k",
                                  "--on-duplicate", policy, "--delay", "2h")
             self.assertEqual((there, self.task(first)["payload"]), (first, payload))
+            again = self.json("enqueue", "u", "q", "--unique", "1h", "--unique-key", "k",
+                              "--on-duplicate", policy, "--delay", "2h")
+            self.assertEqual((again["id"], again["existing"]), (first, True))
+        other = self.json("enqueue", "u", "--unique", "1h", "--on-duplicate", "ignore")
+        self.assertEqual((other["id"] != first, other["existing"]), (True, False))
         self.assertEqual(self.task(first)["type"], "u")
         self.assertGreater(self.task(first)["due_at_ms"] / 1000, time.time() + 7000)
         self.fails(EXIT_FAILURE, "enqueue", "t", "--unique", "1h", "--unique-key", "k")

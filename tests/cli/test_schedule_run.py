@@ -7,7 +7,7 @@ import os
 import signal
 
 import lib_cli
-from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_USAGE, only
+from lib_cli import CliTest, EXIT_BROKER, EXIT_CONFIG, EXIT_DATA, EXIT_USAGE, only
 
 SECONDS = "[e]\ncron = * * * * * *\ntype = t\nmisfire = all 100\n"
 NEVER = "[{}]\ncron = 0 0 30 2 *\ntype = t\n"
@@ -117,7 +117,7 @@ class ScheduleRunTest(CliTest):
         self.assertIn("entry was added entry=b", log)
 
     def test_what_is_wrong_is_an_exit_code(self):
-        self.assertIn("Nowhere", self.fails(EXIT_USAGE, "schedule", "run", "--zone", "Nowhere/X"))
+        self.assertIn("Nowhere", self.fails(EXIT_DATA, "schedule", "run", "--zone", "Nowhere/X"))
         self.fails(EXIT_USAGE, "schedule", "run", "--quiet", "--verbose")
         self.fails(EXIT_USAGE, "schedule", "run", "--log-format", "xml")
         self.fails(EXIT_CONFIG, "--broker", "gopher://x", "schedule", "run")

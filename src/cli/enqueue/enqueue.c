@@ -82,7 +82,9 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
             print_refusal(&err, info);
         }
     } else if (cli->json) {
-        exit_code = qn_json_print(qn_json_task(info));
+        json_t *object = qn_json_task(info);
+        (void)json_object_set_new(object, "existing", json_boolean(quern_task_info_existing(info)));
+        exit_code = qn_json_print(object);
     } else {
         printf("%s\n", quern_task_info_id(info));
     }

@@ -78,7 +78,7 @@ static int check_entry(const struct qn_cli *cli, const quern_entry *entry, const
     quern_status status = qn_entry_make(&given, &terms, &arena, &made, &err);
     qn_arena_finish(&arena);
     qn_zones_finish(&zones);
-    return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
+    return status == QUERN_OK ? QN_EXIT_OK : qn_ticks_refuse(cli, &err);
 }
 
 static int print_stored(struct qn_cli *cli, quern_inspector *inspector, const quern_entry *given,

@@ -61,7 +61,7 @@ static int next_of(const struct qn_cli *cli, const quern_entry *entry, int64_t c
     struct qn_ticks_clock ticks;
     quern_error err;
     if (qn_ticks_init(&ticks, entry, created_at_ms, &err) != QUERN_OK) {
-        return qn_cli_fail(cli, &err);
+        return qn_ticks_refuse(cli, &err);
     }
     int exit_code = print_ticks(cli, &ticks, after_ms);
     qn_ticks_finish(&ticks);

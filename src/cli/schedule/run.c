@@ -19,6 +19,7 @@
 #include "base/text/url.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/schedule/ticks.h"
 #include "cli/work/log.h"
 #include "quern/scheduler.h"
 
@@ -149,7 +150,7 @@ static int run_scheduler(struct running *running, const char *url)
     bool makes = qn_cli_will_make_file(url);
     quern_status status = quern_scheduler_new(url, &options, &scheduler, &err);
     if (status == QUERN_E_NOT_FOUND && options.zone != NULL) {
-        return qn_cli_usage(running->cli, "--zone: %s", err.text);
+        return qn_ticks_refuse(running->cli, &err);
     }
     if (status != QUERN_OK) {
         return qn_cli_open_failed(running->cli, &err);

@@ -15,6 +15,12 @@
 
 #define LOCAL_SIZE 64
 
+int qn_ticks_refuse(const struct qn_cli *cli, const quern_error *err)
+{
+    int exit_code = qn_cli_fail(cli, err);
+    return err->code == QUERN_E_NOT_FOUND ? QN_EXIT_DATA : exit_code;
+}
+
 quern_status qn_ticks_init(struct qn_ticks_clock *ticks, const quern_entry *entry,
                            int64_t created_at_ms, quern_error *err)
 {

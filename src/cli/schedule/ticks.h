@@ -8,6 +8,10 @@
 
 #define QN_TICKS_MAX 1000
 
+/* Reports why an expression, a zone or an entry was refused: bad data, also if there is no such
+ * zone. */
+int qn_ticks_refuse(const struct qn_cli *cli, const quern_error *err);
+
 /* An expression with its zone. It refers to itself: it stays where it is. */
 struct qn_ticks_clock {
     struct qn_zones zones;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib_schedule.h"
 #include "quern/scheduler.h"
@@ -84,7 +85,50 @@ static void set_of_a_callback_is_changed_while_the_scheduler_runs(struct contrac
     assert_true(has_second_set(&program)); /* they outlive it */
 }
 
+static bool has_plain(void *user)
+{
+    return schedule_look(((struct program *)user)->c, "plain").found;
+}
+
+static quern_status register_entry(quern_scheduler *scheduler, const char *name, int32_t priority)
+{
+    const quern_entry entry = {.name = name, .cron = "0 0 30 2 *"}; /* never */
+    const quern_task task = {.type = "t", .priority = priority};
+    return quern_scheduler_register(scheduler, &entry, &task, NULL);
+}
+
+/* The server is not there yet when they are registered: its socket has no such name. */
+static void entry_that_the_server_cannot_store_costs_no_other(struct contract *c)
+{
+    static const char scheme[] = "redis-socket://";
+    struct program program = {.c = c};
+    char url[512];
+    char path[256];
+    char link[260];
+    const quern_scheduler_options options = {.program = "test"};
+    quern_error err = {0};
+    assert_memory_equal(c->url, scheme, sizeof scheme - 1);
+    const char *begin = strchr(c->url + sizeof scheme - 1, '/');
+    assert_non_null(begin);
+    int size = (int)strcspn(begin, "?");
+    (void)snprintf(path, sizeof path, "%.*s", size, begin);
+    (void)snprintf(link, sizeof link, "%s.l", path);
+    (void)snprintf(url, sizeof url, "%.*s%s%s", (int)(begin - c->url), c->url, link, begin + size);
+    assert_ok(quern_scheduler_new(url, &options, &program.scheduler, &err), err);
+    assert_int_equal(register_entry(program.scheduler, "first", 5), QUERN_OK);
+    assert_int_equal(register_entry(program.scheduler, "plain", 0), QUERN_OK);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(pthread_create(&program.thread, NULL, run, &program), 0);
+    assert_true(test_until(has_plain, &program));
+    assert_false(schedule_look(c, "first").found);
+    quern_scheduler_stop(program.scheduler);
+    assert_int_equal(pthread_join(program.thread, NULL), 0);
+    quern_scheduler_free(program.scheduler);
+    assert_int_equal(unlink(link), 0);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(set_of_a_callback_is_changed_while_the_scheduler_runs),
+    CONTRACT_TEST_ONLY("redis", entry_that_the_server_cannot_store_costs_no_other),
 };
 CONTRACT_MAIN(tests)
