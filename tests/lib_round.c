@@ -125,6 +125,12 @@ static void limit(struct test_round *round)
         {.queue = "default", .scope = QUERN_LIMIT_TYPE, .name = "other", .count = 1},
         {.queue = "default", .scope = QUERN_LIMIT_SEMAPHORE, .name = "other", .count = 1},
         {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_QUEUE, .name = "", .count = 1},
+        {.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "*", .count = 1},
+        {.queue = QUERN_ALL_QUEUES,
+         .scope = QUERN_LIMIT_QUEUE,
+         .name = "",
+         .count = 1,
+         .period_ms = 1000},
     };
     quern_error err;
     (void)!qn_broker_limits(round->broker, NULL, check_limit, round, &err);

@@ -246,8 +246,7 @@ typedef enum quern_limit_scope {
 /* How many tasks of a queue may run at a time, over all workers, or how many may start in a
  * period. Workers check it before they take a task, so one that has to wait costs no attempt and no
  * slot. Go's workers know nothing of limits: they do not observe them, and their starts do not
- * count; what they run does, but not for limits of a type or key on a Redis broker. That has of all
- * queues only the limit of tasks at a time, else QUERN_E_UNSUPPORTED. */
+ * count; what they run does, but not for limits of a type or key on a Redis broker. */
 typedef struct quern_limit {
     const char *queue; /* or QUERN_ALL_QUEUES */
     const char *name;  /* the type or key; "*": each one that has no limit of its own; the

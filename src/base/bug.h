@@ -124,6 +124,9 @@ enum qn_bug {
     QN_BUG_TOKEN_NOT_RETURNED = 173,   /* Redis: a run that has ended keeps its token */
     QN_BUG_TOKEN_NOT_EXTENDED = 174,   /* Redis: a token ends with the first lease of its run */
     QN_BUG_TOKENS_COUNTED_APART = 175, /* in one lease each queue gets all tokens that are free */
+    QN_BUG_OTHERS_NOT_COUNTED = 176,   /* Redis: a key of all queues is counted in the first */
+    QN_BUG_OTHERS_END_NOT_AWAITED =
+        177, /* Redis: an end in another queue does not wake who waits for a type or key */
     QN_BUG_HOLDER_END_UNNOTICED = 178, /* the end of a run that held a token wakes no worker */
     QN_BUG_LANE_LIMIT_OFF_BY_ONE =
         166,                      /* Redis: one more runs than a limit by type or key allows */

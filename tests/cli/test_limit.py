@@ -5,14 +5,10 @@
 import json
 import os
 import time
-import unittest
 
 import lib_cli
 import lib_quern
 from lib_cli import CliTest, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE
-
-
-not_on_redis = unittest.skipIf(lib_cli.BROKER == "redis", "not all of them are on Redis")
 
 
 class LimitTest(CliTest):
@@ -49,7 +45,6 @@ class LimitTest(CliTest):
         self.fails(EXIT_USAGE, "limit", "set", "mail", "1", "--key", "a", "--type", "b")
         self.fails(EXIT_DATA, "limit", "set", "mail", "1", "--key", "")
 
-    @not_on_redis
     def test_limits_of_all_queues_are_set_listed_and_removed(self):
         self.assertEqual(
             self.json("limit", "set", "--all-queues", "5", "--type", "mail:digest"),
@@ -129,9 +124,11 @@ class LimitTest(CliTest):
         self.assertEqual((started, running), (12, 0))
         self.assertLessEqual(most, 2)
 
-    @not_on_redis
     def test_workers_of_two_queues_share_a_limit(self):
         self.check_workers_share(("--all-queues", "2"))
+
+    def test_workers_of_two_queues_share_a_limit_of_a_type(self):
+        self.check_workers_share(("--all-queues", "2", "--type", "t"))
 
     def test_workers_of_two_queues_share_a_semaphore(self):
         self.check_workers_share(("a", "2", "--semaphore", "s"), ("b", "2", "--semaphore", "s"))
@@ -209,7 +206,6 @@ class LimitTest(CliTest):
         self.assertEqual(self.json("task", "inspect", busy["id"])["waits_because"],
                          "the limit 0 of queue default is used up")
 
-    @not_on_redis
     def test_inspect_shows_the_limit_of_all_queues_that_a_task_waits_for(self):
         self.start("work", "--exec", "t=true", "--concurrency", "2")
         self.wait_state(self.enqueue("t"), "gone")

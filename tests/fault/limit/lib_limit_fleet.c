@@ -40,11 +40,18 @@ static const struct kind kinds[FLEET_KINDS] = {
     [FLEET_PACED_BURST] = {"mixed", "burst", NULL, 10, 8},
     [FLEET_TENANT_A] = {"tenants", "any", "a", 5, 8},
     [FLEET_TENANT_B] = {"tenants", "any", "b", 5, 8},
+    [FLEET_EAST] = {"east", "shared", NULL, 6, 960},
+    [FLEET_WEST] = {"west", "shared", NULL, 6, 960},
+    [FLEET_EAST_KEY] = {"east", "any", "z", 4, 960},
+    [FLEET_WEST_KEY] = {"west", "any", "z", 4, 960},
+    [FLEET_EAST_PACED] = {"east", "timed", NULL, 5, 8},
+    [FLEET_WEST_PACED] = {"west", "timed", NULL, 5, 8},
     [FLEET_CONTROL] = {"control", "any", NULL, 20, 960},
 };
 
 #define S_NS INT64_C(1000000000)
 #define BIT(kind) (UINT32_C(1) << (kind))
+#define BOTH(kind, other) (BIT(kind) | BIT(other))
 
 const struct fleet_limit fleet_limits[] = {
     {{.queue = "plain", .scope = QUERN_LIMIT_QUEUE, .count = 20},
@@ -74,6 +81,18 @@ const struct fleet_limit fleet_limits[] = {
      {"window, tenant a", BIT(FLEET_TENANT_A), BIT(FLEET_TENANT_A), 10, S_NS, 0}},
     {{.queue = "tenants", .scope = QUERN_LIMIT_KEY, .name = "*", .count = 10, .period_ms = 1000},
      {"window, tenant b", BIT(FLEET_TENANT_B), BIT(FLEET_TENANT_B), 10, S_NS, 0}},
+    {{.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_TYPE, .name = "shared", .count = 12},
+     {"a type, all queues", BOTH(FLEET_EAST, FLEET_WEST), BOTH(FLEET_EAST, FLEET_WEST), 12, 0, 0}},
+    {{.queue = QUERN_ALL_QUEUES, .scope = QUERN_LIMIT_KEY, .name = "z", .count = 8},
+     {"a key, all queues", BOTH(FLEET_EAST_KEY, FLEET_WEST_KEY),
+      BOTH(FLEET_EAST_KEY, FLEET_WEST_KEY), 8, 0, 0}},
+    {{.queue = QUERN_ALL_QUEUES,
+      .scope = QUERN_LIMIT_TYPE,
+      .name = "timed",
+      .count = 20,
+      .period_ms = 1000},
+     {"window, all queues", BOTH(FLEET_EAST_PACED, FLEET_WEST_PACED),
+      BOTH(FLEET_EAST_PACED, FLEET_WEST_PACED), 20, S_NS, 0}},
 };
 const size_t fleet_limit_count = TEST_COUNT(fleet_limits);
 const struct limit_rule fleet_control = {.name = "slots, no limit",
@@ -81,7 +100,8 @@ const struct limit_rule fleet_control = {.name = "slots, no limit",
                                          .alone = BIT(FLEET_CONTROL),
                                          .count = CONTROL_SLOTS};
 
-static const char *const queues[] = {"plain", "window", "bucket", "mixed", "tenants"};
+static const char *const queues[] = {"plain",   "window", "bucket", "mixed",
+                                     "tenants", "east",   "west"};
 
 /* --- The worker ------------------------------------------------------------------------ */
 

@@ -2,7 +2,6 @@
 /* limit.c - sets, removes and lists the limits of queues. What they mean for a lease:
  * lua/lib_limits.lua, lua/lib_gates.lua. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,28 +12,34 @@
 #include "broker/redis/schema/keys.h"
 #include "task/limit.h"
 
-/* The field of quern:limit:set: "1r", "2s:mail:digest", "3r:*", "4r:smtp". NULL: memory is out. */
-static const char *field_of(struct qn_arena *arena, int scope, const char *name, bool rate)
+const char *qn_operate_limit_field(struct qn_arena *arena, const struct qn_limit_owner *owner,
+                                   bool rate)
 {
-    bool named = scope != QUERN_LIMIT_QUEUE;
-    return qn_arena_printf(arena, "%d%c%s%s", scope, rate ? 's' : 'r', named ? ":" : "",
-                           named ? name : "");
+    bool named = owner->scope != QUERN_LIMIT_QUEUE;
+    return qn_arena_printf(arena, "%d%c%s%s", (int)owner->scope, rate ? 's' : 'r', named ? ":" : "",
+                           named ? owner->name : "");
+}
+
+const char *qn_operate_limit_value(struct qn_arena *arena, const quern_limit *limit)
+{
+    return limit->period_ms > 0 ? qn_arena_printf(arena, "%" PRId64 " %" PRId64 " %" PRId64,
+                                                  limit->count, limit->period_ms, limit->burst)
+                                : qn_arena_printf(arena, "%" PRId64, limit->count);
 }
 
 static quern_status write_limit(struct qn_redis *self, const quern_limit *limit, quern_error *err)
 {
-    char value[96];
-    bool rate = limit->period_ms > 0;
+    const struct qn_limit_owner owner = {limit->queue, (quern_limit_scope)limit->scope,
+                                         limit->name};
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
-    (void)snprintf(value, sizeof value, rate ? "%" PRId64 " %" PRId64 " %" PRId64 : "%" PRId64,
-                   limit->count, limit->period_ms, limit->burst);
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
     qn_keys_add_prefix(&pipeline, limit->queue);
     qn_pipeline_text(&pipeline, "s");
-    qn_pipeline_text(&pipeline, field_of(pipeline.arena, limit->scope, limit->name, rate));
-    qn_pipeline_text(&pipeline, qn_arena_strdup(pipeline.arena, value));
+    qn_pipeline_text(&pipeline,
+                     qn_operate_limit_field(pipeline.arena, &owner, limit->period_ms > 0));
+    qn_pipeline_text(&pipeline, qn_operate_limit_value(pipeline.arena, limit));
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     qn_pipeline_end(&pipeline);
     return status;
@@ -66,8 +71,8 @@ quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_lim
     qn_pipeline_script(&pipeline, &qn_lua_set_limit, 1);
     qn_keys_add_prefix(&pipeline, owner->queue);
     qn_pipeline_text(&pipeline, "r");
-    qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, false));
-    qn_pipeline_text(&pipeline, field_of(pipeline.arena, owner->scope, owner->name, true));
+    qn_pipeline_text(&pipeline, qn_operate_limit_field(pipeline.arena, owner, false));
+    qn_pipeline_text(&pipeline, qn_operate_limit_field(pipeline.arena, owner, true));
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     int64_t removed = status == QUERN_OK ? qn_reply_int(reply, 0) : 0;
     qn_pipeline_end(&pipeline);
@@ -100,7 +105,8 @@ static quern_limit limit_of(const struct qn_reply *reply, size_t row, const char
         .used = qn_number_clamp(values[USED], 0, INT64_MAX)};
 }
 
-/* The reply is only read here, so that the callback may use the broker. */
+/* queue: or QUERN_ALL_QUEUES. The reply is only read here, so that the callback may use the
+ * broker. */
 static quern_status read_limits(struct qn_redis *self, const char *queue, struct qn_arena *arena,
                                 struct found *ret_found, quern_error *err)
 {
@@ -110,7 +116,11 @@ static quern_status read_limits(struct qn_redis *self, const char *queue, struct
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_limits, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);
-    qn_keys_add_prefix(&pipeline, queue);
+    if (strcmp(queue, QUERN_ALL_QUEUES) == 0) {
+        qn_pipeline_text(&pipeline, QN_KEY_ALL);
+    } else {
+        qn_keys_add_prefix(&pipeline, queue);
+    }
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     size_t count =
         status == QUERN_OK && reply->type == QN_REPLY_ARRAY ? reply->count / VALUE_COUNT : 0;
@@ -126,34 +136,41 @@ static quern_status read_limits(struct qn_redis *self, const char *queue, struct
     return status == QUERN_OK && ret_found->count < count ? qn_error_nomem(err) : status;
 }
 
+struct receiver {
+    bool (*on_limit)(const quern_limit *limit, void *user);
+    void *user;
+};
+
+/* *go_on: becomes false when the receiver wants no more. */
+static quern_status report_limits(struct qn_redis *self, const char *queue,
+                                  const struct receiver *to, bool *go_on, quern_error *err)
+{
+    struct qn_arena arena = {0};
+    struct found found;
+    quern_status status = read_limits(self, queue, &arena, &found, err);
+    for (size_t i = 0; status == QUERN_OK && *go_on && i < found.count; i++) {
+        *go_on = to->on_limit(&found.items[i], to->user);
+    }
+    qn_arena_finish(&arena);
+    return status;
+}
+
 quern_status qn_redis_limits(struct qn_broker *broker, const char *queue,
                              bool (*on_limit)(const quern_limit *limit, void *user), void *user,
                              quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
     struct qn_arena arena = {0};
-    struct qn_names queues = {&queue, 1};
-    quern_limit of_all;
-    bool found_all = false;
+    struct qn_names queues = {NULL, 0};
+    const struct receiver to = {on_limit, user};
     bool go_on = true;
-    bool asks_all = queue == NULL || strcmp(queue, QUERN_ALL_QUEUES) == 0;
     quern_status status =
-        asks_all ? qn_operate_limit_of_all(self, &of_all, &found_all, err) : QUERN_OK;
-    if (status == QUERN_OK && found_all) {
-        go_on = on_limit(&of_all, user);
-    }
-    if (status == QUERN_OK && asks_all) {
-        queues.count = 0;
-    }
+        report_limits(self, queue != NULL ? queue : QUERN_ALL_QUEUES, &to, &go_on, err);
     if (status == QUERN_OK && queue == NULL) {
         status = qn_redis_inspect_queues(self, &arena, &queues, err);
     }
     for (size_t i = 0; status == QUERN_OK && go_on && i < queues.count; i++) {
-        struct found found;
-        status = read_limits(self, queues.items[i], &arena, &found, err);
-        for (size_t k = 0; status == QUERN_OK && go_on && k < found.count; k++) {
-            go_on = on_limit(&found.items[k], user);
-        }
+        status = report_limits(self, queues.items[i], &to, &go_on, err);
     }
     qn_arena_finish(&arena);
     return status;

@@ -1,9 +1,9 @@
 -- limits.lua - the limits of a queue with their present use. Writes nothing.
 --
--- KEYS: prefix of the queue. Reply: for each limit its scope (1 queue, 2 type, 3 key, 4 semaphore),
--- name, count, period in ms (0: of tasks that run), burst, and how many run, have started, or hold
--- a token. By scope and name, those of running tasks first. Of each type or key by itself no use
--- is counted.
+-- KEYS: prefix of the queue, or what precedes all of them, for the limits of all queues. Reply: for
+-- each limit its scope (1 queue, 2 type, 3 key, 4 semaphore), name, count, period in ms (0: of
+-- tasks that run), burst, and how many run, have started, or hold a token. By scope and name, those
+-- of running tasks first. Of each type or key by itself no use is counted.
 local Q = KEYS[1]
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -12,15 +12,24 @@ local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- include: limits/lib_holders.lua
 local rows, fields = {}, redis.pcall('HGETALL', Q .. 'quern:limit:set')
 
+local of_all = Q == string.sub(Q, 1, 6)
+
 local function add(scope, name, ...)
     rows[#rows + 1] = {scope, name, ...}
+end
+local function running(scope, name)
+    local count = 0
+    for _, prefix in ipairs(of_all and queue_prefixes() or {Q}) do
+        count = count + hold_count(prefix, scope, name)
+    end
+    return count
 end
 for i = 1, #fields, 2 do -- none if it is of the wrong type
     local field, value = fields[i], fields[i + 1]
     local scope, what, name = string.match(field, '^([23])([rs]):(.+)$')
     if scope and what == 'r' and string.match(value, '^%d+$') then
         add(tonumber(scope), name, whole(value, 0, @QN_LIMIT_COUNT_MAX@), 0, 0,
-            name ~= '*' and hold_count(Q, scope, name) or 0)
+            name ~= '*' and running(scope, name) or 0)
     elseif scope and what == 's' then
         local starts = starts_read(value, now_ms, Q .. 'quern:limit:use:' .. scope .. ':' .. name)
         if starts then
@@ -29,7 +38,7 @@ for i = 1, #fields, 2 do -- none if it is of the wrong type
         end
     end
 end
-local limits = limits_read(Q, now_ms)
+local limits = limits_read(Q, now_ms, {})
 if limits and limits.runs then
     add(1, '', limits.runs, 0, 0, limits.running)
 end
@@ -40,6 +49,8 @@ end
 for _, semaphore in ipairs(limits and limits.semaphores or {}) do
     if semaphore.key then
         add(4, semaphore.name, semaphore.count, 0, 0, semaphore.used)
+    elseif of_all then
+        add(1, '', semaphore.count, 0, 0, semaphore.used)
     end
 end
 table.sort(rows, function(a, b)

@@ -22,6 +22,14 @@ struct qn_operate_tasks {
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
 
+/* --- limit.c ---------------------------------------------------------------------------- */
+
+/* The field of quern:limit:set: "1r", "2s:mail:digest", "3r:*", "4r:smtp". NULL: memory is out. */
+const char *qn_operate_limit_field(struct qn_arena *arena, const struct qn_limit_owner *owner,
+                                   bool rate);
+/* What it holds: "count", or of starts "count period_ms burst". NULL: memory is out. */
+const char *qn_operate_limit_value(struct qn_arena *arena, const quern_limit *limit);
+
 /* --- limit_of_all.c --------------------------------------------------------------------- */
 
 QUERN_NODISCARD quern_status qn_operate_set_limit_of_all(struct qn_redis *self,
@@ -30,9 +38,6 @@ QUERN_NODISCARD quern_status qn_operate_set_limit_of_all(struct qn_redis *self,
 QUERN_NODISCARD quern_status qn_operate_remove_limit_of_all(struct qn_redis *self,
                                                             const struct qn_limit_owner *owner,
                                                             quern_error *err);
-/* With its use; *ret_found: false: there is none. */
-QUERN_NODISCARD quern_status qn_operate_limit_of_all(struct qn_redis *self, quern_limit *ret_limit,
-                                                     bool *ret_found, quern_error *err);
 
 /* Adds a new queue to the names of all. */
 QUERN_NODISCARD quern_status qn_operate_list_queue(struct qn_redis *self, const char *queue,

@@ -2,7 +2,7 @@
 -- the memory is full, too: a script that has begun to write may go on.
 --
 -- KEYS: prefix of the queue. ARGV: "s", field of quern:limit:set, value; "r" and the fields to
--- remove; or "u": the limit of all queues may have changed. Reply: how many were set or removed.
+-- remove; or "u": those of all queues may have changed. Reply: how many were set or removed.
 -- A field "4r:name" is a semaphore (lib_tokens.lua). When they change, the runs of quern give
 -- back what they hold of the old ones, and hold a token of each of the new ones.
 --
@@ -62,6 +62,18 @@ local function change_semaphores(name, tokens)
     return found
 end
 
+-- Notes which limits of all queues there are: letters as lib_limits.lua has them.
+local function note_marks()
+    local marks = redis.pcall('HGET', string.sub(Q, 1, 6) .. 'quern:limit:set', '0')
+    marks = type(marks) == 'string' and marks or ''
+    if marks ~= '' then
+        redis.call('HSET', key, '0', marks)
+    else
+        redis.call('HDEL', key, '0')
+    end
+    return string.find(marks, 't', 1, true) ~= nil, string.find(marks, 'r', 1, true) ~= nil
+end
+
 local count, name = 1, string.match(ARGV[2] or '', '^4r:(.+)$')
 local changed = change_semaphores(name, name and ARGV[1] == 's' and ARGV[3])
 if ARGV[1] == 'r' and name then
@@ -71,14 +83,16 @@ elseif ARGV[1] == 'r' then
 elseif ARGV[1] == 's' and not name then
     redis.call('HSET', key, ARGV[2], ARGV[3])
 end
-local any, any_of_tasks, any_runs = false, false, false
+local any, any_of_tasks, any_runs = false, note_marks()
 for _, field in ipairs(redis.call('HKEYS', key)) do
     any = true
     any_of_tasks = any_of_tasks or string.find(field, '^[23][rs]:') ~= nil
     any_runs = any_runs or string.find(field, '^[23]r:') ~= nil
 end
-if not any_runs then
-    redis.call('DEL', Q .. 'quern:limit:runs') -- made again for the next one
+-- Made again for the next one. Before this queue has noted those of all, its runs may have been
+-- counted for another, but what it has leased since then is missing.
+if not any_runs or ARGV[1] == 'u' then
+    redis.call('DEL', Q .. 'quern:limit:runs')
 end
 redis.call('DEL', Q .. 'quern:lanes:idle')
 if old ~= '3' and (any_of_tasks or redis.call('EXISTS', Q .. 'quern:lanes') == 1) then

@@ -53,7 +53,7 @@ for i = 1, queue_count do
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged', 'limits')
     local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
     if not last then
-        limited = note_limit_of_all(prefix) and (limited or '1') or limited
+        limited = note_limits_of_all(prefix) or limited
     end
     if paused == 1 or charged or limited or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}

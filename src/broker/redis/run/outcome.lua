@@ -125,17 +125,18 @@ if lost[1] or not plain_only then
     for i = starts_at, others_at - 1, 2 do
         note_start(ARGV[i], ARGV[i + 1])
     end
-    if unstarted[1] and limited then
+    local function return_starts() -- of its own, as a function has at most 200 locals
 -- include: limits/lib_tokens.lua
 -- include: limits/lib_limits.lua
 -- include: limits/lib_lanes.lua
 -- include: limits/lib_holders.lua
 -- include: limits/lib_gates.lua
-        local limits, gates = limits_read(Q, now_ms), gates_open(Q, now_ms)
-        local starts = limits and limits.starts
+        local limits, has_gates = limits_read(Q, now_ms, {})
+        local gates = gates_open(Q, now_ms, has_gates and gates_of_all(now_ms) or nil)
+        local rates = limits and limits.rates or {}
         for _, run in ipairs(unstarted) do
             local taken_at_ms = math.min(math.floor(run.fence / 1000), now_ms)
-            if starts then
+            for _, starts in ipairs(rates) do
                 starts_give_back(starts, now_ms, taken_at_ms)
             end
             if limited ~= '1' then
@@ -143,13 +144,14 @@ if lost[1] or not plain_only then
                 gates_return(gates, lane_type_of(f[1] or ''), lane_key_of(f[2]), taken_at_ms)
             end
         end
-        write_limits = function()
-            if starts then
+        return function()
+            for _, starts in ipairs(rates) do
                 starts_write(starts, now_ms)
             end
             gates_write(gates)
         end
     end
+    write_limits = unstarted[1] and limited and return_starts()
     if brake.changed then
         meta_sets = {brake_field, brake_text(brake)}
         notes = {brake_note(Q, string.sub(brake_field, 3), brake)}

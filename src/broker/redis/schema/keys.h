@@ -16,7 +16,8 @@
 #define QN_KEY_WORKERS "asynq:workers"
 #define QN_KEY_RECORDS "asynq:quern:workers" /* ours: worker_record.h */
 #define QN_KEY_CANCEL "asynq:cancel"
-#define QN_KEY_ALL_LIMITS "asynq:quern:limit:set" /* ours, a hash: the limit of all queues */
+#define QN_KEY_ALL "asynq:"                       /* before those of limits of all queues */
+#define QN_KEY_ALL_LIMITS "asynq:quern:limit:set" /* ours, a hash: these limits */
 #define QN_KEY_SCHEDULERS "asynq:schedulers"      /* and of each its record, see record.c */
 #define QN_KEY_SCHEDULES "asynq:quern:schedules"  /* ours, a set: queues with entries */
 #define QN_KEY_SCHEDULE "asynq:quern:schedule"    /* ours, a hash: the leader, the version */

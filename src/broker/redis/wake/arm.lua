@@ -37,7 +37,7 @@ end
 local function has_room(Q)
 -- include: limits/lib_tokens.lua
 -- include: limits/lib_limits.lua
-    local limits = limits_read(Q, math.floor(now_us / 1000))
+    local limits = limits_read(Q, math.floor(now_us / 1000), {})
     if limits and (limits.runs and limits.running >= limits.runs or
         limits.semaphores[1] and limits_room(limits) == 0) then
         full = 1
@@ -49,13 +49,25 @@ local function has_room(Q)
     return not limits or limits_room(limits) > 0
 end
 
--- lanes: these wait in lanes, and no lease found that they all have to (lib_lease_lanes.lua).
+-- Whether some that wait in lanes may run: no lease found just now that they all have to wait
+-- (lib_lease_lanes.lua). It finds that for a moment only where an end in another queue counts.
+local function may_run(lanes, idle)
+    if redis.call('EXISTS', lanes) == 0 then
+        return false
+    end
+    local left_ms = redis.call('PTTL', idle)
+    if left_ms >= 0 and left_ms <= @QN_LIMIT_TOKEN_MS@ then
+        due_ms = math.min(due_ms, math.ceil(now_us / 1000) + left_ms)
+    end
+    return left_ms == -2
+end
+
 local function look(pending, paused, ...)
     local _, _, _, skip, braked, limit, lanes, idle = ...
     local Q = string.sub(pending, 1, -1 - #'pending')
     local runs = redis.call('EXISTS', paused) == 0
     local size = runs and redis.call('LLEN', pending) or 0
-    local waits = runs and redis.call('EXISTS', lanes) == 1 and redis.call('EXISTS', idle) == 0
+    local waits = runs and may_run(lanes, idle)
     if (waits or size > 0 and size > skipped(pending, skip)) and
         redis.pcall('HEXISTS', braked, ARGV[1]) ~= 1 and
         (redis.call('EXISTS', limit) == 0 or has_room(Q)) then

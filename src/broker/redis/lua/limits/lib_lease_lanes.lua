@@ -9,12 +9,18 @@
 -- runs, probes and the index of charged tasks ask lanes.admits.
 local SORT_MAX, DROP_MAX, NO_LANE = 512, 256, '\31'
 lanes = {of = {}}
+local gates_shared = nil -- those of all queues
 for i = 1, queue_count do
     local limited = odd_queues[i] and odd_queues[i].limited
     if limited and limited ~= '1' and queues[i] ~= false then
         -- After this ZREM Redis allows the other writes when memory is full.
         local lease = try('ZREM', KEYS[i] .. 'lease', '')
-        local own = type(lease) == 'number' and gates_open(KEYS[i], now_ms)
+        if limits.gates_of_all[i] then
+            gates_shared = gates_shared or gates_of_all(now_ms, note_limits_of_all)
+            -- bug ALL_COUNTED_APART: gates_shared = gates_of_all(now_ms, note_limits_of_all)
+        end
+        local own = type(lease) == 'number' and
+            gates_open(KEYS[i], now_ms, limits.gates_of_all[i] and gates_shared or nil)
         if not own or type(try('ZCARD', KEYS[i] .. 'scheduled')) ~= 'number' then
             queues[i] = false
         else
@@ -35,7 +41,9 @@ end
 -- The lane of a task; nil: it has none.
 local function lane_of(own, message, opts)
     local kind, key = lane_type_of(message), lane_key_of(opts)
-    return (key ~= '' or gate_of(own, '2', kind)) and key .. '\31' .. kind or nil
+    local has_lane = key ~= '' or gate_of(own, '2', kind) or
+        own.all and gate_of(own.all, '2', kind)
+    return has_lane and key .. '\31' .. kind or nil
 end
 function lanes.stops(i, message, opts)
     local own = lanes.of[i]
@@ -407,7 +415,7 @@ function lanes.close(i, queue)
         call('HSET', prefix .. 'quern:meta', 'turn', own.last)
         -- bug TURN_NOT_PASSED_ON: call('EXISTS', prefix)
     end
-    if own.taken[1] and (own.counted ~= nil or
+    if own.taken[1] and (own.queues or own.all and own.all.queues or
         try('EXISTS', prefix .. 'quern:limit:runs') == 1) then
         for _, run in ipairs(own.taken) do
             hold_add(prefix, run[1], run[2], run[3])
@@ -416,8 +424,10 @@ function lanes.close(i, queue)
     gates_write(own)
     -- Nothing may run: idle workers sleep until this ends, or something deletes it.
     if own.walk and own.waiting and queue.count == 0 and not queue.is_read then
-        try('SET', prefix .. 'quern:lanes:idle', '1', 'PX',
-            string.format('%.0f', own.wait > 0 and own.wait or @QN_LIMIT_IDLE_MS@))
+        -- A start that another queue returns to the limit of all is no news of this one.
+        local wait = own.wait > 0 and own.wait or @QN_LIMIT_IDLE_MS@
+        wait = own.all and math.min(wait, @QN_LIMIT_IDLE_MS@) or wait
+        try('SET', prefix .. 'quern:lanes:idle', '1', 'PX', string.format('%.0f', wait))
     elseif own.walk and not own.waiting and odd_queues[i].limited == '2' and
         try('EXISTS', prefix .. 'quern:limit:set', prefix .. 'quern:lanes') == 0 then
         call('HDEL', prefix .. 'quern:meta', 'limits')

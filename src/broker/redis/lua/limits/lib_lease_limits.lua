@@ -1,9 +1,12 @@
 -- lib_lease_limits.lua - the part of lease.lua for queues with limits: how much less of them is
 -- read, and what was used. Expects lib_limits.lua and what lease.lua has read; fills the table
 -- `limits`.
-limits = {of = {}}
+-- of[i]: those of a queue; gates_of_all[i]: whether types or keys of all queues limit it.
+limits = {of = {}, gates_of_all = {}}
 for i = 1, queue_count do
-    limits.of[i] = odd_queues[i] and odd_queues[i].limited and limits_read(KEYS[i], now_ms)
+    if odd_queues[i] and odd_queues[i].limited then
+        limits.of[i], limits.gates_of_all[i] = limits_read(KEYS[i], now_ms, limits)
+    end
 end
 
 -- How many this lease takes of a semaphore, by all queues that have it.
@@ -19,6 +22,16 @@ local function taken_of(name)
     return taken
 end
 
+-- How many starts it uses of the limit of all queues.
+local function started_of_all()
+    local started = 0
+    for i = 1, queue_count do
+        local own = limits.of[i]
+        started = started + (own and own.starts_of_all and queues[i] and queues[i].count or 0)
+    end
+    return started
+end
+
 -- How many of `want` may be read; a queue that can give no more is marked as empty.
 function limits.want(i, want)
     local own, queue = limits.of[i], queues[i]
@@ -26,6 +39,10 @@ function limits.want(i, want)
     for _, semaphore in ipairs(own and own.semaphores or {}) do
         room = math.min(room, semaphore.count - semaphore.used - taken_of(semaphore.name))
         -- bug TOKENS_COUNTED_APART: room = math.min(room, semaphore.count - semaphore.used)
+    end
+    if own and own.starts_of_all then
+        room = math.min(room, starts_room(own.starts_of_all) - started_of_all())
+        -- bug ALL_COUNTED_APART: room = math.min(room, starts_room(own.starts_of_all))
     end
     if not own or want <= room then
         return want
@@ -44,8 +61,8 @@ function limits.take(i, count)
     local own = limits.of[i]
     if own and count > 0 then
         own.running = own.running + count
-        if own.starts then
-            starts_take(own.starts, count)
+        for _, starts in ipairs(own.rates) do
+            starts_take(starts, count)
         end
         limits.take_tokens(queues[i], own.semaphores)
     end
@@ -80,12 +97,16 @@ end
 function limits.finish(i)
     local own, prefix = limits.of[i], KEYS[i]
     local token_ms = own and tokens_wait_ms(own) or 0
-    if not own or not own.starts and token_ms == 0 then
+    local wait = token_ms
+    if not own or not own.rates[1] and token_ms == 0 then
         return 0
     end
-    if own.starts and own.starts.changed then
-        try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
-        starts_write(own.starts, now_ms)
+    for _, starts in ipairs(own.rates) do
+        if starts.changed then
+            try('ZREM', prefix .. 'lease', '') -- for the other writes when memory is full
+            starts_write(starts, now_ms)
+        end
+        wait = math.max(wait, starts_wait_ms(starts, now_ms))
     end
     local size = odd_queues[i].paused == 0 and try('LLEN', prefix .. 'pending')
     if size == 0 and lanes and lanes.of[i] then
@@ -94,5 +115,5 @@ function limits.finish(i)
     if type(size) ~= 'number' or size == 0 or own.runs and own.running >= own.runs then
         return 0
     end
-    return math.max(own.starts and starts_wait_ms(own.starts, now_ms) or 0, token_ms)
+    return wait
 end

@@ -7,6 +7,10 @@
 -- keys: lib_gates.lua. quern:limit:use:1 is what is used of a limit of starts:
 -- 'period_ms bucket at_ms debt clear_at_ms', then the slots of a window, the present one first. It
 -- expires when nothing counts any more.
+--
+-- asynq:quern:limit:set and asynq:quern:limit:use:... are the same of all queues together. Field
+-- '0' tells each queue which of them there are, beside the one in '4': 's' one of starts of all
+-- tasks, 't' some of types or keys, 'r' some of these that count runs.
 local SLOTS = @QN_LIMIT_SLOTS@
 
 local function whole(text, least, most)
@@ -154,19 +158,35 @@ local function starts_write(limit, now_ms)
     limit.changed = false
 end
 
--- The limits of the queue: {runs = how many may run, running = how many do, starts, semaphores};
--- nil: none.
-local function limits_read(Q, now_ms)
-    local f = redis.pcall('HMGET', Q .. 'quern:limit:set', '1r', '1s', '4')
+-- The limit of starts of all queues. `shared` keeps it for the other queues of a call.
+local function starts_of_all(Q, now_ms, shared)
+    if shared.starts == nil then
+        local key = string.sub(Q, 1, 6) .. 'quern:limit:'
+        local text = redis.pcall('HGET', key .. 'set', '1s')
+        shared.starts = type(text) == 'string' and starts_read(text, now_ms, key .. 'use:1') or
+            false
+    end
+    return shared.starts or nil
+end
+
+-- The limits of the queue: {runs = how many may run, running = how many do, starts, starts_of_all,
+-- rates = both of these as a list, semaphores}; nil: none. And whether there are any of types or
+-- keys of all queues.
+local function limits_read(Q, now_ms, shared)
+    local f = redis.pcall('HMGET', Q .. 'quern:limit:set', '1r', '1s', '4', '0')
     local runs = type(f[1]) == 'string' and string.match(f[1], '^%d+$')
     local starts = not f.err and starts_read(f[2], now_ms, Q .. 'quern:limit:use:1')
-    local semaphores = tokens_read(f[3], math.floor(now_ms / 1000))
-    if not runs and not starts and not semaphores[1] then
-        return nil
+    local semaphores, marks = tokens_read(f[3], math.floor(now_ms / 1000)), f[4] or ''
+    local all = string.find(marks, 's', 1, true) and starts_of_all(Q, now_ms, shared)
+    local has_gates = string.find(marks, 't', 1, true) ~= nil
+    if not runs and not starts and not semaphores[1] and not all then
+        return nil, has_gates
     end
-    local running = runs and redis.pcall('LLEN', Q .. 'active')
+    local running, rates = runs and redis.pcall('LLEN', Q .. 'active'), {starts or nil}
+    rates[#rates + 1] = all
     return {runs = runs and whole(runs, 0, @QN_LIMIT_COUNT_MAX@), starts = starts,
-        running = type(running) == 'number' and running or 0, semaphores = semaphores}
+        running = type(running) == 'number' and running or 0, semaphores = semaphores,
+        starts_of_all = all, rates = rates}, has_gates
 end
 
 -- How many more may be leased.
@@ -177,5 +197,8 @@ local function limits_room(limits)
     for _, semaphore in ipairs(limits.semaphores) do
         room = math.min(room, math.max(semaphore.count - semaphore.used, 0))
     end
-    return limits.starts and math.min(room, starts_room(limits.starts)) or room
+    for _, starts in ipairs(limits.rates) do
+        room = math.min(room, starts_room(starts))
+    end
+    return room
 end

@@ -7,8 +7,8 @@
 -- same id. Field 4 of quern:limit:set has the semaphores of a queue, "count name", joined by bytes
 -- 31. `sema` in quern:meta is the same, for those who read that anyway.
 --
--- A byte 30 for a name is the limit of all queues. It has no key: what runs in each queue is
--- counted. asynq:quern:limit:set has it for queues that are made later.
+-- A byte 30 for a name is the limit of all queues of tasks that run. It has no key: what runs in
+-- each queue is counted. asynq:quern:limit:set has it for queues that are made later.
 local function tokens_of(text)
     local list, root = {}, string.sub(KEYS[1], 1, 6)
     for count, name in string.gmatch(text or '', '(%d+) ([^\31]+)') do
@@ -18,10 +18,20 @@ local function tokens_of(text)
     return list
 end
 
+-- The prefixes of all queues.
+local function queue_prefixes()
+    local root = string.sub(KEYS[1], 1, 6)
+    local names = redis.pcall('SMEMBERS', root .. 'queues')
+    for i, name in ipairs(names) do
+        names[i] = root .. '{' .. name .. '}:'
+    end
+    return names
+end
+
 local function tokens_of_all()
-    local root, running = string.sub(KEYS[1], 1, 6), 0
-    for _, queue in ipairs(redis.pcall('SMEMBERS', root .. 'queues')) do
-        local size = redis.pcall('LLEN', root .. '{' .. queue .. '}:active')
+    local running = 0
+    for _, prefix in ipairs(queue_prefixes()) do
+        local size = redis.pcall('LLEN', prefix .. 'active')
         running = running + (type(size) == 'number' and size or 0)
     end
     return running
