@@ -157,11 +157,13 @@ class LaneTest(InteropTest):
         def due_in_s(task_id):
             return int(self.redis.do("ZSCORE", Q + "scheduled", task_id) or 0) - time.time()
         for _ in range(3):
-            # As if all but 8 of the 600 s were over. Go looks for due tasks 20 times a second.
+            # As if all but 20 of the 600 s were over. Go looks for due tasks 20 times a second.
+            due_s = int(time.time()) + 20
             for task_id in waiting:
-                self.redis.do("ZADD", Q + "scheduled", "XX", int(time.time()) + 8, task_id)
-            self.until(lambda: min(map(due_in_s, waiting)) > 300 or
-                       min(map(due_in_s, waiting)) < 0, "their moment is put off")
+                self.redis.do("ZADD", Q + "scheduled", "XX", due_s, task_id)
+            self.until(lambda: min(map(due_in_s, waiting)) > 300 or time.time() >= due_s,
+                       "their moment is put off")
+            self.assertLess(time.time(), due_s)
             self.assertEqual(sorted(self.go_scheduled()), waiting)
         for task_id in ("k-1", *waiting):
             self.release(task_id)

@@ -42,3 +42,10 @@ local function next_due_ms(Q, heads)
     end
     return best
 end
+
+-- When forward has to look at the lanes again: it puts their tasks ahead when half of the time is
+-- over that they have in scheduled. head_s: the first score there. While that is a task that is
+-- due before them, or there are too many for one call, this is each full second.
+local function lanes_due_ms(head_s, now_s)
+    return 1000 * math.max(math.ceil(head_s - @QN_LIMIT_ASIDE_S@ / 2), now_s + 1)
+end

@@ -1,7 +1,8 @@
 -- forward.lua - moves due tasks to the tail of pending, in the order in which they are due.
 --
 -- KEYS: prefixes of queues. ARGV: 1 how many for all of them together, at most 1000.
--- Reply: {moved, microseconds until the next is due (0 or less: it is due), "": none is known}.
+-- Reply: {moved, microseconds until the next is due (0 or less: it is due), or until lanes are to
+-- be looked at again, "": none is known}.
 --
 -- A task is due at its moment in quern:due if that is valid, else at its score. If its hash is
 -- gone, or the task runs, only its entries are removed. A task that waits in a lane is put ahead
@@ -97,8 +98,7 @@ end
 local AHEAD_MAX = 3989
 local function renew_ahead(Q)
     local moment = string.format('%.0f', now_s)
-    if redis.call('EXISTS', Q .. 'quern:lanes') == 0 or
-        redis.call('HGET', Q .. 'quern:meta', 'ahead_at') == moment then
+    if redis.call('HGET', Q .. 'quern:meta', 'ahead_at') == moment then
         return
     end
     local last = string.format('%.0f', now_s + LANE_AHEAD_S / 2)
@@ -119,6 +119,16 @@ local function renew_ahead(Q)
     redis.call('ZREM', Q .. 'lease', '')
     redis.call('HSET', Q .. 'quern:meta', 'ahead_at', moment)
     put_ahead(Q, ahead)
+end
+
+-- Returns when it is to be called again.
+local function look_at_lanes(Q, head_s)
+    if head_s <= now_s + LANE_AHEAD_S / 2 then
+        renew_ahead(Q)
+        local head = redis.call('ZRANGE', Q .. 'scheduled', 0, 0, 'WITHSCORES')
+        head_s = tonumber(head[2] or head_s)
+    end
+    return lanes_due_ms(head_s, now_s)
 end
 
 -- This is optional: an index of the wrong type stops nothing.
@@ -213,11 +223,12 @@ for _, Q in ipairs(KEYS) do
             left = left - looked
         end
         local heads = {}
-        next_ms = math.min(next_ms, next_due_ms(Q, heads))
-        if (heads.scheduled or math.huge) <= now_s + LANE_AHEAD_S / 2 then
+        local due_ms = next_due_ms(Q, heads)
+        if heads.scheduled and redis.call('EXISTS', Q .. 'quern:lanes') == 1 then
             -- bug ASIDE_RENEWED_LATE: if false then
-            renew_ahead(Q)
+            due_ms = math.min(due_ms, look_at_lanes(Q, heads.scheduled))
         end
+        next_ms = math.min(next_ms, due_ms)
     end)
     if not ok then
         problem = type(problem) == 'table' and problem or redis.error_reply(problem)

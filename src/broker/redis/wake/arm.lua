@@ -7,9 +7,9 @@
 -- KEYS: for each queue pending, paused, scheduled, retry, quern:due, quern:skip, quern:braked,
 -- quern:limit:set, quern:lanes, quern:lanes:idle, and perhaps active.
 -- ARGV: the worker's host; how many keys a queue has.
--- Reply: 1 if there is work, else 0; microseconds until a delayed task is due (0: now, -1: none); 1
--- if a queue gives nothing until one of its runs ends. Then the caller declares `active`, too; not
--- otherwise, as each lease writes there.
+-- Reply: 1 if there is work, else 0; microseconds until a delayed task is due, or forward has to
+-- look at the lanes (0: now, -1: none); 1 if a queue gives nothing until one of its runs ends. Then
+-- the caller declares `active`, too; not otherwise, as each lease writes there.
 -- Not counted as work: a queue that is braked on this host or has reached a limit, and charged
 -- tasks that no worker could take (lib_lease.lua); when that changes, with time or with one of the
 -- keys, a worker arms again. quern:meta is not read, as each lease writes there.
@@ -73,7 +73,11 @@ local function look(pending, paused, ...)
         (redis.call('EXISTS', limit) == 0 or has_room(Q)) then
         work = 1
     end
-    due_ms = math.min(due_ms, next_due_ms(Q))
+    local heads = {}
+    due_ms = math.min(due_ms, next_due_ms(Q, heads))
+    if heads.scheduled and redis.call('EXISTS', lanes) == 1 then
+        due_ms = math.min(due_ms, lanes_due_ms(heads.scheduled, tonumber(time[1])))
+    end
 end
 
 for i = 1, #KEYS, tonumber(ARGV[2]) do
