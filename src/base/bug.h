@@ -150,6 +150,7 @@ enum qn_bug {
     QN_BUG_PAST_IS_FAILURE = 194,     /* a tick that another scheduler has sent is tried again */
     QN_BUG_LAPSED_LEADER_SENDS = 195, /* ticks are sent although the lease may be over */
     QN_BUG_EPOCH_STAYS_LOW = 197,     /* Redis: a leader whom all queues refuse keeps its epoch */
+    QN_BUG_TICK_POLICY_IGNORED = 198, /* what its lock left out of a tick counts as replaced */
     QN_BUG_VETO_IGNORED = 196,        /* a tick that a hook has refused is enqueued */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };

@@ -75,7 +75,8 @@ static quern_status settle(struct qn_tick *tick, const struct qn_stored *stored,
                            struct qn_entry_event *event, quern_error *err)
 {
     bool is_there = stored->holder != NULL && stored->result == QUERN_OK;
-    if (is_there && tick->task->on_duplicate != QUERN_ON_DUPLICATE_IGNORE) {
+    bool left_out = is_there && tick->task->on_duplicate == QUERN_ON_DUPLICATE_IGNORE;
+    if (is_there && (!left_out || QN_BUG(TICK_POLICY_IGNORED))) {
         event->what = QN_TICK_REPLACED;
         event->id = stored->holder;
         tick->result = QN_TICKED_REPLACED;
