@@ -106,10 +106,10 @@ static void queue_is_sorted_step_by_step(struct contract *c)
     put_mixed(c, TASK_COUNT);
     limits_lease(c, 1, "m0");
     limits_set(c, QUERN_LIMIT_TYPE, "slow", "1");
-    assert_int_equal(count_sorted(c), 1); /* the active one */
-    limits_lease(c, 1, "m1");
     int64_t step = count_sorted(c);
     assert_true(step > QN_LIMIT_SORT_MAX && step < TASK_COUNT / 2);
+    limits_lease(c, 1, "m1");
+    assert_true(count_sorted(c) - step < TASK_COUNT / 2);
     for (size_t i = 0; i < TASK_COUNT / QN_LIMIT_SORT_MAX + 2; i++) {
         struct qn_leased *run = contract_take(c, "default");
         assert_non_null(run);

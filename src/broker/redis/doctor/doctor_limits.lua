@@ -42,7 +42,7 @@ local names = {['1'] = 'the limit of the queue', ['2'] = 'the limit of the type 
 local function fault(field, value)
     local scope, what, name = string.match(field, '^([123])([rs]):?(.*)$')
     if field == '4' then
-        for item in string.gmatch(value, '[^\31]*') do
+        for item in string.gmatch(value .. '\31', '([^\31]*)\31') do
             if not string.match(item, '^%d+ .') then
                 return 'a semaphore'
             end

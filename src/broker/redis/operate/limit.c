@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* limit.c - sets, removes and lists the limits of queues. What they mean for a lease:
  * lua/lib_limits.lua, lua/lib_gates.lua. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -11,21 +10,6 @@
 #include "broker/redis/operate/set_limit_lua.h"
 #include "broker/redis/schema/keys.h"
 #include "task/limit.h"
-
-const char *qn_operate_limit_field(struct qn_arena *arena, const struct qn_limit_owner *owner,
-                                   bool rate)
-{
-    bool named = owner->scope != QUERN_LIMIT_QUEUE;
-    return qn_arena_printf(arena, "%d%c%s%s", (int)owner->scope, rate ? 's' : 'r', named ? ":" : "",
-                           named ? owner->name : "");
-}
-
-const char *qn_operate_limit_value(struct qn_arena *arena, const quern_limit *limit)
-{
-    return limit->period_ms > 0 ? qn_arena_printf(arena, "%" PRId64 " %" PRId64 " %" PRId64,
-                                                  limit->count, limit->period_ms, limit->burst)
-                                : qn_arena_printf(arena, "%" PRId64, limit->count);
-}
 
 static quern_status write_limit(struct qn_redis *self, const quern_limit *limit, quern_error *err)
 {

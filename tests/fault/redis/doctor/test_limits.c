@@ -270,6 +270,34 @@ static void runs_that_are_not_counted_are_counted_again(void **state)
 
 /* --- Limits ---------------------------------------------------------------------------- */
 
+static void limits_of_all_kinds_are_healthy(void **state)
+{
+    static const quern_limit limits[] = {
+        {.scope = QUERN_LIMIT_QUEUE, .name = "", .count = 9},
+        {.scope = QUERN_LIMIT_QUEUE, .name = "", .count = 9, .period_ms = 1000, .burst = 3},
+        {.scope = QUERN_LIMIT_TYPE, .name = "*", .count = 9},
+        {.scope = QUERN_LIMIT_TYPE, .name = "t", .count = 9, .period_ms = 1000},
+        {.scope = QUERN_LIMIT_KEY, .name = "k", .count = 9},
+        {.scope = QUERN_LIMIT_SEMAPHORE, .name = "a", .count = 9},
+        {.scope = QUERN_LIMIT_SEMAPHORE, .name = "b", .count = 9},
+    };
+    static const char *const queues[] = {"default", QUERN_ALL_QUEUES};
+    (void)state;
+    quern_error err = {0};
+    for (size_t i = 0; i < TEST_COUNT(limits) * TEST_COUNT(queues); i++) {
+        quern_limit limit = limits[i % TEST_COUNT(limits)];
+        limit.queue = queues[i / TEST_COUNT(limits)];
+        if (i < TEST_COUNT(limits) || limit.scope != QUERN_LIMIT_SEMAPHORE) {
+            assert_ok(qn_broker_set_limit(doctor.broker, &limit, &err), err);
+        }
+    }
+    put("a", "k");
+    struct qn_leased *run = doctor_lease(doctor.broker);
+    doctor_assert_healthy();
+    assert_int_equal(doctor_finish(doctor.broker, run, QN_DONE), QN_APPLIED);
+    doctor_assert_healthy();
+}
+
 static void limits_that_cannot_be_read_are_removed(void **state)
 {
     static const struct {
@@ -307,6 +335,7 @@ static const struct CMUnitTest tests[] = {
     DOCTOR_TEST(deleted_and_archived_tasks_leave_their_lane),
     DOCTOR_TEST(runs_that_ended_are_counted_no_more),
     DOCTOR_TEST(runs_that_are_not_counted_are_counted_again),
+    DOCTOR_TEST(limits_of_all_kinds_are_healthy),
     DOCTOR_TEST(limits_that_cannot_be_read_are_removed),
 };
 

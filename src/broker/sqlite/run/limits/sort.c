@@ -14,32 +14,11 @@
 #include "broker/sqlite/run/limits/sort_sql.h"
 #include "broker/sqlite/schema/late.h"
 
-/* Of a lease; so a short queue is done with by one. */
+/* At the beginning, and of a lease: a short queue is sorted at once. */
 #define PAGES_MAX 3
 
 /* quern_queue.sort */
 enum { SORTED = 0, SORT_PENDING, SORT_REST };
-
-quern_status qn_sort_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes, quern_error *err)
-{
-    quern_status status = qn_sqlite_late_lanes(conn, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_query query = qn_query_start(conn, sql_sort_begin);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, lanes);
-    qn_query_int(&query, SORT_PENDING);
-    qn_query_int(&query, INT64_MIN);
-    status = qn_query_run(&query, NULL, err);
-    if (status != QUERN_OK || QN_BUG(ACTIVE_NOT_SORTED)) {
-        return status;
-    }
-    query = qn_query_start(conn, sql_sort_active);
-    qn_query_int(&query, queue_no);
-    qn_query_int(&query, lanes);
-    return qn_query_run(&query, NULL, err);
-}
 
 static quern_status start_next(struct qn_conn *conn, struct qn_counted_queue *queue,
                                quern_error *err)
@@ -73,11 +52,10 @@ static quern_status give_page(struct qn_conn *conn, const struct qn_counted_queu
     return status;
 }
 
-quern_status qn_sort_pages(struct qn_lease_batch *batch, const struct qn_lease_source *source,
-                           quern_error *err)
+/* Gives some pages of tasks their lanes. */
+static quern_status sort_some(struct qn_conn *conn, struct qn_counted_queue *queue,
+                              quern_error *err)
 {
-    struct qn_conn *conn = batch->counters->conn;
-    struct qn_counted_queue *queue = source->queue;
     quern_status status = QUERN_OK;
     size_t pages = 0;
     while (status == QUERN_OK && queue->sort != SORTED && pages < PAGES_MAX) {
@@ -89,6 +67,35 @@ quern_status qn_sort_pages(struct qn_lease_batch *batch, const struct qn_lease_s
         }
     }
     return status;
+}
+
+quern_status qn_sort_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes, quern_error *err)
+{
+    quern_status status = qn_sqlite_late_lanes(conn, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct qn_query query = qn_query_start(conn, sql_sort_begin);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, lanes);
+    qn_query_int(&query, SORT_PENDING);
+    qn_query_int(&query, INT64_MIN);
+    status = qn_query_run(&query, NULL, err);
+    if (status != QUERN_OK || QN_BUG(ACTIVE_NOT_SORTED)) {
+        return status;
+    }
+    query = qn_query_start(conn, sql_sort_active);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, lanes);
+    status = qn_query_run(&query, NULL, err);
+    struct qn_counted_queue queue = {.no = queue_no, .lanes = lanes, .sort = SORT_PENDING};
+    return status == QUERN_OK ? sort_some(conn, &queue, err) : status;
+}
+
+quern_status qn_sort_pages(struct qn_lease_batch *batch, const struct qn_lease_source *source,
+                           quern_error *err)
+{
+    return sort_some(batch->counters->conn, source->queue, err);
 }
 
 quern_status qn_sort_row(struct qn_conn *conn, const struct qn_counted_queue *queue, int64_t row,

@@ -5,8 +5,8 @@
 
 #include "broker/sqlite/run/lease_batch.h"
 
-/* Lets the queue have lanes of this kind. Its active tasks are given theirs at once, the others by
- * qn_sort_pages; a task without one does not start until then. */
+/* Lets the queue have lanes of this kind. Its active tasks, and the first of the others, are given
+ * theirs at once, the rest by qn_sort_pages; a task without one does not start until then. */
 QUERN_NODISCARD quern_status qn_sort_begin(struct qn_conn *conn, int64_t queue_no, int64_t lanes,
                                            quern_error *err);
 /* Gives the next tasks their lanes; source->queue->sort is 0 when these were the last ones. */
