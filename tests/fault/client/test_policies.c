@@ -197,13 +197,17 @@ static void *call_until_stopped(void *user)
     return NULL;
 }
 
+static size_t count_runs(struct log *log)
+{
+    pthread_mutex_lock(&log->mutex);
+    size_t count = log->count;
+    pthread_mutex_unlock(&log->mutex);
+    return count;
+}
+
 static bool has_run_often(void *user)
 {
-    struct log *log = user;
-    pthread_mutex_lock(&log->mutex);
-    bool often = log->count >= RUNS_WANTED;
-    pthread_mutex_unlock(&log->mutex);
-    return often;
+    return count_runs(user) >= RUNS_WANTED;
 }
 
 /* Each run needs two exchanges, and the clients write as fast as they can, without any pause. */
@@ -230,8 +234,8 @@ static void worker_gets_its_turns_among_clients_that_replace_without_end(void **
         assert_int_equal(pthread_join(floods[i].thread, NULL), 0);
         calls += floods[i].calls;
     }
-    print_message("%zu runs of %llu calls in %lld ms\n", log.count, (unsigned long long)calls,
-                  (long long)(test_now_ms() - began_ms));
+    print_message("%zu runs of %llu calls in %lld ms\n", count_runs(&log),
+                  (unsigned long long)calls, (long long)(test_now_ms() - began_ms));
     assert_true(often);
     assert_true(test_until(is_drained, rig));
     rig_stop(&worker);

@@ -22,7 +22,7 @@ struct qn_operate_tasks {
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
 
-/* --- limit.c ---------------------------------------------------------------------------- */
+/* --- limit_text.c ----------------------------------------------------------------------- */
 
 /* The field of quern:limit:set: "1r", "2s:mail:digest", "3r:*", "4r:smtp". NULL: memory is out. */
 const char *qn_operate_limit_field(struct qn_arena *arena, const struct qn_limit_owner *owner,
