@@ -105,9 +105,7 @@ static void store(struct sim_task *task, const struct qn_task *stored)
     task->retry_count = task->charges = task->lone = 0;
     task->leases = 0;
     task->due_at_ms = stored->process_at_ms; /* by the clock of the client, earlier */
-    if (task->key != 0) {
-        sim_model.keys[task->key] = (int)(task - sim_model.tasks) + 1;
-    }
+    sim_model_lock(task);
 }
 
 void sim_model_enqueue(const struct qn_enqueue *enqueue)
@@ -155,6 +153,13 @@ static void leave(struct sim_task *task, enum sim_state state)
     task->lease_until_ms = 0;
 }
 
+void sim_model_lock(struct sim_task *task)
+{
+    if (task->key != 0 && sim_model.keys[task->key] == 0) {
+        sim_model.keys[task->key] = (int)(task - sim_model.tasks) + 1;
+    }
+}
+
 void sim_model_unlock(struct sim_task *task)
 {
     if (task->key != 0 && sim_model.keys[task->key] == (int)(task - sim_model.tasks) + 1) {
@@ -199,6 +204,7 @@ static enum qn_applied expect_outcome(const struct sim_task *task, const struct 
 static void wait_again(struct sim_task *task, int64_t delay_ms, quern_cause cause)
 {
     leave(task, SIM_WAITING);
+    sim_model_lock(task);
     task->due_at_ms = sim_wall_ms() + delay_ms;
     task->cause = cause;
 }
@@ -347,6 +353,7 @@ static void take_lease(struct sim_process *process, const struct qn_exchange *ex
     task->started_at_ms = sim_wall_ms();
     task->lease_until_ms = sim_boot_ms() + exchange->lease_ms;
     note_lease(task);
+    sim_model_lock(task);
     task->leases++;
     sim_model_check_lease(process, task, exchange, leased_of_queue);
 }
@@ -436,6 +443,7 @@ void sim_model_extend(struct sim_process *process, const struct qn_extension *ex
                      extensions[i].held ? "holds" : "has lost", task->id);
         }
         if (held) {
+            sim_model_lock(task);
             task->lease_until_ms = sim_boot_ms() + lease_ms;
             lease_of(task, task->token)->until_ms = task->lease_until_ms;
         }

@@ -156,6 +156,8 @@ void sim_model_run_ends(struct sim_process *process, struct sim_task *task, uint
 
 /* For the files of the model. */
 void sim_model_archive(struct sim_task *task);
+/* A unique task that lives takes its lock again where no other has it. */
+void sim_model_lock(struct sim_task *task);
 void sim_model_unlock(struct sim_task *task);
 int64_t sim_boot_ms(void);
 

@@ -115,6 +115,7 @@ void sim_model_recover(struct sim_process *by, const struct qn_recovery *recover
     }
     int64_t delay_ms = is_charged && task->charges > 1 ? QN_CHARGED_WAIT_MS : 0;
     task->state = SIM_WAITING;
+    sim_model_lock(task);
     task->holder = NULL;
     task->started = false;
     task->is_probe = false;

@@ -36,6 +36,7 @@ static void apply(struct sim_task *task, quern_action action)
     switch (action) {
     case QUERN_ACTION_RUN:
         task->state = SIM_WAITING;
+        sim_model_lock(task);
         task->due_at_ms = sim_wall_ms();
         task->cause = QUERN_CAUSE_OPERATOR;
         task->charges = task->lone = 0;
