@@ -159,7 +159,7 @@ quern_status qn_sqlite_schedule_lead(struct qn_broker *broker, const struct qn_l
 {
     struct qn_sqlite *self = qn_sqlite_of(broker);
     struct qn_conn *conn = NULL;
-    struct leader leader;
+    struct leader leader = {0};
     struct moment now;
     QN_ASSERT(lead->lease_ms >= 0 && lead->lease_ms <= QN_LEAD_MS_MAX);
     quern_status status = qn_transaction_read_begin(self, &conn, err);
