@@ -25,23 +25,28 @@ static size_t read_pieces(const struct qn_url *url)
     return sum;
 }
 
-/* The URL names no file: which one is read is not the input's to choose. */
+/* The URL names no file: which one is read is not the input's to choose. The password has no part
+ * in the address that logs show: another one gives the same. */
 static void try_target(const struct qn_url *url)
 {
     struct qn_endpoint endpoint = {0};
+    struct qn_endpoint twin = {0};
+    struct qn_url other = *url;
+    char other_password[] = "another";
     quern_error err = {0};
     if (strncmp(url->scheme, "redis", 5) != 0 || qn_url_param(url, "password_file") != NULL) {
         return;
     }
-    if (qn_endpoint_init(&endpoint, url, &err) == QUERN_OK) {
-        fuzz_require(
-            strlen(url->password) < 4 || strstr(endpoint.peer.address, url->password) == NULL ||
-            strstr(url->host, url->password) != NULL || strstr(url->path, url->password) != NULL ||
-            strstr("redis-socket://", url->password) != NULL);
-        qn_endpoint_finish(&endpoint);
-    } else {
+    if (qn_endpoint_init(&endpoint, url, &err) != QUERN_OK) {
         fuzz_require(err.text[0] != '\0');
+        return;
     }
+    other.password = other_password;
+    if (url->password[0] != '\0' && qn_endpoint_init(&twin, &other, &err) == QUERN_OK) {
+        fuzz_require(strcmp(endpoint.peer.address, twin.peer.address) == 0);
+        qn_endpoint_finish(&twin);
+    }
+    qn_endpoint_finish(&endpoint);
 }
 
 static void try_url(const char *text, size_t size)

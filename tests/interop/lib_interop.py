@@ -184,7 +184,9 @@ class InteropTest(QuernTest):
         if not os.path.exists(self.journal):
             return []
         with open(self.journal, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file if line.endswith("\n")]
+            text = file.read()  # at once: it grows, and a loop would read a line in two parts
+        lines = [json.loads(line) for line in text.splitlines(keepends=True)
+                 if line.endswith("\n")]
         return [line for line in lines if what in (None, line["what"])]
 
     def release(self, task_id, worker=None):
