@@ -40,7 +40,8 @@ typedef enum quern_status {
     QUERN_E_NOT_REPLICATED = 15, /* stored, but too few replicas confirmed; do not enqueue again */
     QUERN_E_STALE = 16,          /* the run's lease is lost: another run may own the task now */
     QUERN_E_UNSUPPORTED = 17,    /* this broker, or this version of it, does not offer this */
-    QUERN_E_DENIED = 18          /* the broker refused the login: user or password is wrong */
+    QUERN_E_DENIED = 18,         /* the broker refused the login: user or password is wrong */
+    QUERN_E_THREADS = 19         /* this process has other threads: too late for a zygote */
 } quern_status;
 
 typedef struct quern_error {

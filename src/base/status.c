@@ -45,6 +45,8 @@ const char *quern_status_name(quern_status status)
         return "unsupported";
     case QUERN_E_DENIED:
         return "denied";
+    case QUERN_E_THREADS:
+        return "threads";
     }
     return "unknown status";
 }

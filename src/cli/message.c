@@ -124,6 +124,7 @@ static const enum qn_exit exit_codes[] = {
     [QUERN_E_STALE] = QN_EXIT_FAILURE,
     [QUERN_E_UNSUPPORTED] = QN_EXIT_FAILURE,
     [QUERN_E_DENIED] = QN_EXIT_DENIED,
+    [QUERN_E_THREADS] = QN_EXIT_FAILURE,
 };
 
 int qn_cli_exit_code(quern_status status)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* prefork.h - a pool of child processes; the worker's side.
+ *
+ * It knows no tasks: an item is bytes to send to a child, and bytes that come back. One thread of
+ * the pool serves all children by epoll. A child is hostile: each of its frames is checked for its
+ * length and for an item that it really has. What does not fit kills the child, and costs the item
+ * that it ran.
+ *
+ * A child has a window of items: the first one runs, the others wait in the child, so that it need
+ * not wait for us after each short one. Whether an item has started is decided in the page that
+ * both share (page.h), by compare and exchange: so an item can be taken back, and a death is
+ * charged to the one that really ran, or to none. A result is sent before the next item starts.
+ *
+ * Locks: callers may hold the worker's mutex in all functions; the pool calls its ops with no lock
+ * held. */
+#ifndef QN_POOL_PREFORK_PREFORK_H
+#define QN_POOL_PREFORK_PREFORK_H
+
+#include "base/memory/list.h"
+#include "base/text/buf.h"
+#include "pool/pool.h"
+#include "pool/prefork/zygote.h"
+
+struct qn_prefork;
+struct qn_prefork_child;
+
+/* 0: none. Each is set in the child before the item starts, and reset after it. */
+struct qn_prefork_limits {
+    uint64_t address_space_bytes; /* RLIMIT_AS, soft */
+    uint64_t cpu_ms;              /* RLIMIT_CPU, soft, rounded up to seconds: SIGXCPU */
+};
+
+/* Embedded in the worker's run. */
+struct qn_prefork_item {
+    struct qn_list node; /* the pool's */
+    struct qn_prefork_limits limits;
+    bool is_short; /* may wait in the window of a child that runs another one */
+    /* The pool's own. */
+    struct qn_prefork_child *child;
+    uint64_t sequence;
+    uint32_t slot;
+};
+
+/* Why a child ended. */
+struct qn_prefork_death {
+    int status;            /* as of waitpid */
+    bool by_us;            /* the pool or its caller killed it: a hard limit, hostility, the end */
+    bool out_of_memory;    /* killed by the kernel for want of memory, as a cgroup shows */
+    bool over_cpu;         /* by SIGXCPU, or by KILL after it */
+    const char *hostile;   /* what it sent that it may not; NULL: nothing */
+    struct rusage usage;   /* of its whole life */
+    const char *backtrace; /* written by its signal handler; "": none; valid UTF-8 */
+    const char *stderr_text; /* the end of its stderr; "": nothing */
+};
+
+/* Called on the pool's thread, without locks. */
+struct qn_prefork_ops {
+    /* The item is about to start. False: it must not, and the pool forgets it. has_started: a child
+     * has begun it already (it waited in the window), so it cannot be refused. */
+    bool (*begin)(struct qn_prefork_item *item, bool has_started, void *user);
+    /* Before it is sent: appends the bytes for the child, and points to more of them that live
+     * until the item has ended. False: out of memory; the item is given back by `died` with
+     * started = false. */
+    bool (*encode)(struct qn_prefork_item *item, struct qn_buf *out, struct qn_bytes *ret_more,
+                   void *user);
+    /* A frame about the item that runs. kind: QN_PREFORK_KIND_FIRST or more. False: it breaks the
+     * rules, the child is killed. */
+    bool (*frame)(struct qn_prefork_item *item, uint16_t kind, struct qn_bytes body, void *user);
+    /* The item has ended with this result, and the pool forgets it. False as in frame (then `died`
+     * follows). */
+    bool (*result)(struct qn_prefork_item *item, struct qn_bytes body, void *user);
+    /* Its child ended before its result. Not started: it may be submitted again. */
+    void (*died)(struct qn_prefork_item *item, bool started, const struct qn_prefork_death *death,
+                 void *user);
+    /* The zygote is gone, or no child can be started any more: the pool has called `died` for all
+     * items and takes no more. */
+    void (*gone)(const char *why, void *user);
+    /* For the log: a child started, ended, or was refused. Words never change, as in base/log.h. */
+    void (*log)(int level, const char *message, pid_t pid, const char *detail, void *user);
+};
+#define QN_PREFORK_KIND_FIRST 64
+
+struct qn_prefork_options {
+    uint32_t size;           /* children */
+    uint32_t window;         /* items per child at a time, 1 to 4 */
+    uint32_t child_runs_max; /* then it is replaced; 0: never */
+    uint64_t child_rss_max;  /* bytes of resident memory after an item; 0: any */
+    uint64_t frame_size_max; /* of a frame from a child */
+    size_t stderr_size_max;  /* last bytes kept for `died`; all is copied to our stderr, too */
+    int64_t kill_after_ms;   /* from TERM to KILL of its group */
+    struct qn_zygote_limits limits; /* of each child from its start */
+};
+
+QUERN_NODISCARD quern_status qn_prefork_new(struct qn_zygote *zygote,
+                                            const struct qn_prefork_options *options,
+                                            const struct qn_prefork_ops *ops, void *user,
+                                            struct qn_prefork **ret_prefork, quern_error *err);
+/* Appends items (a list of node) and empties the list. Any thread. */
+void qn_prefork_submit(struct qn_prefork *prefork, struct qn_list *take_items);
+/* Takes an item back that no child has started; false: too late. Any thread. */
+bool qn_prefork_take_back(struct qn_prefork *prefork, struct qn_prefork_item *item);
+/* Sends a frame to the child that runs this item, e.g. an answer; nothing if it has ended. Any
+ * thread. */
+void qn_prefork_send(struct qn_prefork *prefork, struct qn_prefork_item *item, uint16_t kind,
+                     struct qn_bytes body);
+/* Soft: the item sees `reason` (not 0) and its cancel descriptor, and the child gets SIGUSR1. */
+void qn_prefork_cancel(struct qn_prefork *prefork, struct qn_prefork_item *item, uint32_t reason);
+/* Hard: TERM to its group, after kill_after_ms KILL (0: at once); `died` follows. */
+void qn_prefork_kill(struct qn_prefork *prefork, struct qn_prefork_item *item,
+                     int64_t kill_after_ms);
+/* Uses this zygote for new children: those of the old one end after what they have, and then it is
+ * freed. Any thread. */
+void qn_prefork_reload(struct qn_prefork *prefork, struct qn_zygote *take_zygote);
+void qn_prefork_count(struct qn_prefork *prefork, struct qn_pool_counts *ret_counts);
+/* Kills what is left and frees all, also the zygote. No item may be submitted. */
+void qn_prefork_free(struct qn_prefork *prefork);
+
+#endif
