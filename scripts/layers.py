@@ -99,8 +99,9 @@ ROOMS = {
         ("file", r"", []),
     ],
     "worker": [
+        ("policy", r"policy/", []),
         ("signals", r"(signals|backoff)\.", []),
-        ("run", r"run/", ["signals"]),
+        ("run", r"run/", ["signals", "policy"]),
         ("fetch", r"fetch/", ["run"]),
         ("keeper", r"keeper/", ["run"]),
         ("worker", r"", ["fetch", "keeper"]),

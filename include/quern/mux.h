@@ -23,6 +23,28 @@ typedef enum quern_ack {
     QUERN_ACK_EARLY = 1 /* done is written and confirmed before the run; a crash loses the rest */
 } quern_ack;
 
+/* The fate of a task whose run died: the process of its command or prefork child ended by a signal
+ * that quern did not send, or a child without a word. In a pool of threads the worker dies with it,
+ * and the task is requeued whatever its handler says. */
+typedef enum quern_on_crash {
+    QUERN_ON_CRASH_REQUEUE = 0, /* it runs again and uses no retry; the death is charged to it, and
+                                 * too many of them archive it */
+    QUERN_ON_CRASH_FAIL = 1,    /* as QUERN_RETRY: it uses a retry */
+    QUERN_ON_CRASH_ARCHIVE = 2, /* as QUERN_ARCHIVE */
+    QUERN_ON_CRASH_DROP = 3     /* as QUERN_DROP */
+} quern_on_crash;
+
+/* A run that failed. */
+typedef struct quern_failure {
+    const char *error;       /* as it is stored with the task */
+    const char *error_class; /* "": none, see quern_run_set_error_class */
+    int32_t outcome;         /* QUERN_RETRY or QUERN_ARCHIVE */
+    bool is_final;           /* the task is archived: no retry is left, or none is allowed */
+    uint8_t reserved[3];
+    int64_t delay_ms; /* until the task is due again; 0 if it is final */
+} quern_failure;
+
+/* All zero: the defaults. What a task was enqueued with counts before its handler's options. */
 typedef struct quern_handler_options {
     int32_t ack;              /* a quern_ack */
     int32_t prefetch_max;     /* prefetched runs per type; 0: measured; -1: none */
@@ -30,6 +52,43 @@ typedef struct quern_handler_options {
     /* Returns the delay before the next attempt of `task` after its retry_count retries, in ms;
      * NULL: the policy decides. Called on a pool thread. A negative value means 0. */
     int64_t (*retry_delay_ms)(int64_t retry_count, const quern_task *task, void *user);
+    int32_t on_crash; /* a quern_on_crash */
+    /* A run that fails, or exceeds its time (timeout or deadline), is the task's last one: archived
+     * with its error, as with QUERN_ARCHIVE. False: it is retried. These are the two halves of
+     * Celery's task_acks_on_failure_or_timeout, which is true there: there retries are requested
+     * by the task itself, here by the outcome QUERN_RETRY. */
+    bool ack_on_failure;
+    bool ack_on_timeout;
+    uint8_t reserved[2]; /* 0 */
+    /* Both for tasks that were enqueued without: no broker stores that they were, so a task that
+     * has exactly the default counts as one (25 retries; 30 minutes and no deadline). 0: the
+     * default; or QUERN_RETRY_NEVER, QUERN_TIMEOUT_NEVER. retry_max is at most 25: for more, the
+     * task must be enqueued so. */
+    int64_t retry_max;
+    int64_t timeout_ms;
+    /* From the cancellation of a run to SIGKILL of its process group, for commands (which get
+     * SIGTERM at once) and for prefork children (which get SIGTERM after this time, and SIGKILL
+     * soon after); 0: kill_after_ms of the command, else quarantine_after_ms of the worker. A
+     * thread cannot be killed. */
+    int64_t kill_after_ms;
+    int64_t cpu_ms;     /* CPU time of a prefork run, in whole seconds, rounded up; 0: no limit */
+    int64_t memory_max; /* bytes of address space of a prefork child; 0: no limit */
+    /* Runs of this pattern at a time in one worker, below its concurrency; 0: no limit of its own.
+     * Tasks beyond it take no slot: they are left to other workers and come back within seconds,
+     * and use no retry. For a limit of all workers together see quern_limit. */
+    uint32_t concurrency;
+    uint32_t reserved_too; /* 0 */
+    /* Classes of errors (see quern_run_set_error_class), NULL-terminated and copied: a failure of
+     * one in no_retry, or of none in only_retry, is archived at once. An element is also for the
+     * classes below it: "http" for "http/503". NULL: no list. At most 64 elements; not both. */
+    const char *const *no_retry;
+    const char *const *only_retry;
+    /* Called when a run has failed and its handler has returned, on the thread of the handler (in
+     * a prefork child: there), before the outcome is stored; `user` is the handler's. `run` may
+     * still be asked, and its result written. Also for a command that crashed and is not requeued.
+     * Not called for a run that ended without its handler's return: the worker's on_run is. */
+    void (*on_error)(quern_run *run, const quern_task *task, const quern_failure *failure,
+                     void *user);
 } quern_handler_options;
 
 /* Options of a command that serves as handler; see quern_mux_exec. */
@@ -72,6 +131,12 @@ QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const 
                                                           const quern_exec_options *options,
                                                           quern_error *err);
 
+/* Replaces the options of a pattern that has a handler or a command. NULL: the defaults. Errors:
+ * QUERN_E_NOT_FOUND (the pattern has none), QUERN_E_STATE (a worker runs), QUERN_E_INVALID. */
+QUERN_NODISCARD static inline quern_status quern_mux_configure(quern_mux *mux, const char *pattern,
+                                                               const quern_handler_options *options,
+                                                               quern_error *err);
+
 /* Wraps every handler: it decides whether to call `next(run, task, next_user)`, and returns an
  * outcome. The middleware added first is the outermost. The not-found outcome is wrapped, too. */
 typedef quern_outcome (*quern_middleware)(quern_run *run, const quern_task *task,
@@ -109,6 +174,16 @@ static inline quern_status quern_mux_handle(quern_mux *mux, const char *pattern,
 {
     return quern_mux_handle_sized(mux, pattern, handler, user, options,
                                   sizeof(quern_handler_options), err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_mux_configure_sized(quern_mux *mux, const char *pattern, const quern_handler_options *options,
+                          size_t options_size, quern_error *err);
+static inline quern_status quern_mux_configure(quern_mux *mux, const char *pattern,
+                                               const quern_handler_options *options,
+                                               quern_error *err)
+{
+    return quern_mux_configure_sized(mux, pattern, options, sizeof(quern_handler_options), err);
 }
 
 QUERN_NODISCARD QUERN_API quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern,

@@ -125,6 +125,11 @@ class run
         (void)quern_run_fail(run_, QUERN_RETRY, "%.*s", size, why.data());
         return how;
     }
+    /* `run.set_error_class("http/503");` */
+    void set_error_class(const std::string &error_class) noexcept
+    {
+        quern_run_set_error_class(run_, error_class.c_str());
+    }
     /* `return run.again_in(5s);` */
     outcome again_in(milliseconds delay) noexcept
     {
@@ -261,6 +266,17 @@ class mux
                       const quern_exec_options &options, quern_error &err) noexcept
     {
         return quern_mux_exec(mux_.get(), pattern.c_str(), command.c_str(), &options, &err);
+    }
+
+    mux &configure(const std::string &pattern, const quern_handler_options &options)
+    {
+        detail::must([&](quern_error &err) { return configure(pattern, options, err); });
+        return *this;
+    }
+    quern_status configure(const std::string &pattern, const quern_handler_options &options,
+                           quern_error &err) noexcept
+    {
+        return quern_mux_configure(mux_.get(), pattern.c_str(), &options, &err);
     }
 
     /* call(aggregation &), returning an outcome. One thread of each worker calls it. */

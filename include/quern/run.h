@@ -65,6 +65,12 @@ QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent,
  * NULL. */
 QUERN_API quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format,
                                        ...) QUERN_PRINTF(3, 4);
+/* Sets the class of the failure that this run ends with, for the lists no_retry and only_retry of
+ * its handler and for its on_error: a short name such as "http/503" (copied; 1 to 64 bytes without
+ * spaces; another one, or NULL, means none). Without it the class of a run that was cancelled is
+ * "timeout", "deadline" or "cancelled", that of a crash "crash", that of a command "exit/CODE";
+ * others have none. */
+QUERN_API void quern_run_set_error_class(quern_run *run, const char *error_class);
 /* Sets when the task runs again if this run ends with QUERN_SNOOZE or QUERN_RETRY (a retry then
  * ignores the retry policy). Without it a snooze is 1 s. Negative means 0. Returns QUERN_SNOOZE,
  * for `return quern_run_again_in(run, 5000);`. */

@@ -30,7 +30,7 @@ typedef enum quern_status {
     QUERN_E_BROKER = 5,    /* the broker refused; the text quotes its error */
     QUERN_E_DUPLICATE = 6, /* a task with this unique key is already there */
     QUERN_E_CONFLICT = 7,  /* a task with this id already exists in the queue */
-    QUERN_E_NOT_FOUND = 8, /* no such queue, task or worker */
+    QUERN_E_NOT_FOUND = 8, /* no such queue, task, worker or pattern */
     QUERN_E_STATE = 9,     /* not allowed in the present state, e.g. deleting an active task */
     QUERN_E_CORRUPT = 10,  /* stored data could not be understood; nothing was overwritten */
     QUERN_E_CLOSED = 11,   /* the object is shutting down, or belongs to the parent of a fork */

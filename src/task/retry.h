@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "quern/task.h"
 
+#define QN_RETRY_MAX_DEFAULT 25 /* as asynq */
+
 /* The kinds of a quern_retry_policy, as the QUERN_BACKOFF_* set and brokers store them. */
 enum qn_backoff_kind {
     QN_BACKOFF_DEFAULT = 0,

@@ -20,7 +20,6 @@
 #include "task/name.h"
 #include "task/retry.h"
 
-#define RETRY_MAX_DEFAULT 25
 #define UNIQUE_MS_MIN 1000
 
 /* A preparation in progress. */
@@ -106,7 +105,7 @@ static quern_status prepare_attempts(struct preparation *p)
         return refuse_number(p, "timeout_ms", "from 0 to 100 years or QUERN_TIMEOUT_NEVER",
                              in->timeout_ms);
     }
-    p->task.retry_max = in->retry_max == 0 ? RETRY_MAX_DEFAULT : in->retry_max;
+    p->task.retry_max = in->retry_max == 0 ? QN_RETRY_MAX_DEFAULT : in->retry_max;
     if (in->retry_max == QUERN_RETRY_NEVER) {
         p->task.retry_max = 0;
     }

@@ -16,12 +16,10 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "base/memory/sized.h"
 #include "base/memory/vec.h"
 #include "base/text/str.h"
-#include "task/limits.h"
 #include "task/name.h"
-#include "task/retry.h"
+#include "worker/policy/handler_options.h"
 
 enum { ENTRIES_MAX = 65536, MIDDLEWARES_MAX = 64 };
 
@@ -75,6 +73,7 @@ static void finish_entry(struct qn_mux_entry *entry)
     if (entry->free_user != NULL) {
         entry->free_user(entry->user);
     }
+    qn_handler_options_finish(&entry->options);
     qn_free(entry->pattern);
 }
 
@@ -102,19 +101,6 @@ static quern_status check_change(const quern_mux *mux, quern_error *err)
         return qn_error_set(err, QUERN_E_STATE, "mux cannot be changed while a worker runs");
     }
     return QUERN_OK;
-}
-
-static quern_status check_options(const quern_handler_options *options, quern_error *err)
-{
-    if (options->ack != QUERN_ACK_LATE && options->ack != QUERN_ACK_EARLY) {
-        return qn_error_set(err, QUERN_E_INVALID, "handler option ack is %d, not late or early",
-                            (int)options->ack);
-    }
-    if (options->prefetch_max < -1 || options->prefetch_max > QN_PREFETCH_MAX) {
-        return qn_error_set(err, QUERN_E_INVALID, "handler option prefetch_max is %d, not -1 to %d",
-                            (int)options->prefetch_max, QN_PREFETCH_MAX);
-    }
-    return qn_retry_policy_check(&options->retry, err);
 }
 
 /* Where an entry belongs; *ret_found when the pattern is there already. */
@@ -180,15 +166,41 @@ quern_status quern_mux_handle_sized(quern_mux *mux, const char *pattern, quern_h
     }
     struct qn_mux_entry entry = {.handler = handler, .user = user};
     quern_status status =
-        qn_sized_copy(QN_ROOM_OF(entry.options), (struct qn_bytes){options, options_size},
-                      "handler options", err);
-    if (status == QUERN_OK) {
-        status = check_options(&entry.options, err);
-    }
+        qn_handler_options_read((struct qn_bytes){options, options_size}, &entry.options, err);
     if (status != QUERN_OK) {
         return status;
     }
-    return qn_mux_add(mux, pattern, &entry, err);
+    status = qn_mux_add(mux, pattern, &entry, err);
+    if (status != QUERN_OK) {
+        qn_handler_options_finish(&entry.options);
+    }
+    return status;
+}
+
+quern_status quern_mux_configure_sized(quern_mux *mux, const char *pattern,
+                                       const quern_handler_options *options, size_t options_size,
+                                       quern_error *err)
+{
+    quern_status status = check_change(mux, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (pattern == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "pattern: must not be NULL");
+    }
+    bool found;
+    size_t place = find_place(mux, pattern, strlen(pattern), &found);
+    if (!found) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND, "pattern %.200s has no handler", pattern);
+    }
+    quern_handler_options own;
+    status = qn_handler_options_read((struct qn_bytes){options, options_size}, &own, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    qn_handler_options_finish(&mux->entries[place].options);
+    mux->entries[place].options = own;
+    return QUERN_OK;
 }
 
 quern_status qn_mux_add_aggregator(quern_mux *mux, const char *pattern,

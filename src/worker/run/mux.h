@@ -14,7 +14,7 @@ struct qn_mux_entry {
     quern_handler handler;
     void *user;
     void (*free_user)(void *user); /* NULL: the caller's */
-    quern_handler_options options; /* checked */
+    quern_handler_options options; /* checked; its lists are ours */
     int64_t grace_ms; /* the least time that a cancelled run of it may need to end; 0: nothing
                        * special */
     bool has_process; /* its code runs in a process of its own */
@@ -35,7 +35,7 @@ QUERN_NODISCARD bool qn_mux_list(const quern_mux *mux, char separator, char *out
 /* Calls the middlewares and the handler, or gives the not-found outcome. */
 quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task *task);
 /* Registers a copy of `entry` (its pattern is filled in here) as quern_mux_handle does; on success
- * the mux owns entry->user when free_user is given. */
+ * the mux owns the lists of the options, and entry->user when free_user is given. */
 QUERN_NODISCARD quern_status qn_mux_add(quern_mux *mux, const char *pattern,
                                         const struct qn_mux_entry *entry, quern_error *err);
 /* Registers an aggregator as quern_mux_aggregate does; entry->options are checked already. On

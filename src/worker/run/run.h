@@ -14,6 +14,7 @@
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "task/limits.h"
+#include "worker/policy/handler_options.h"
 
 /* Where a run, real or simulated for a test, stores the data that its handler writes. */
 struct qn_run_sink {
@@ -107,7 +108,8 @@ struct quern_run {
     bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */
     char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
     char *error;             /* (h) owned; NULL: none */
-    void *result;            /* (h) owned; written with the outcome */
+    char error_class[QN_ERROR_CLASS_SIZE_MAX + 1]; /* (h) "": none */
+    void *result;                                  /* (h) owned; written with the outcome */
     size_t result_size;
     bool has_result;
 };

@@ -100,6 +100,8 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     REFUSES("mux", quern_mux_exec(NULL, "t", "true", NULL, &err));
     REFUSES("pattern", quern_mux_exec(t->mux, NULL, "true", NULL, &err));
     REFUSES("command", quern_mux_exec(t->mux, "t", NULL, NULL, &err));
+    REFUSES("mux", quern_mux_configure(NULL, "t", NULL, &err));
+    REFUSES("pattern", quern_mux_configure(t->mux, NULL, NULL, &err));
     REFUSES("middleware", quern_mux_use(t->mux, NULL, NULL, &err));
     REFUSES("mux", quern_mux_not_found(NULL, QUERN_RETRY, &err));
     REFUSES("url", quern_worker_new(NULL, t->mux, NULL, &worker, &err));

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory/alloc.h"
+#include "base/text/number.h"
 #include "broker/broker.h"
 #include "lib_test.h"
 #include "quern/testing.h"
@@ -223,6 +224,75 @@ static void bad_registrations_are_refused(void **state)
     quern_mux_free(mux);
 }
 
+static void handler_options_are_checked(void **state)
+{
+    (void)state;
+    static const char *const classes[] = {"http/503", "dns", NULL};
+    static const char *const with_space[] = {"dns", "no such host", NULL};
+    static const char *const with_empty[] = {"", NULL};
+    const quern_handler_options refused[] = {
+        {.on_crash = 4},
+        {.on_crash = -1},
+        {.reserved = {0, 1}},
+        {.reserved_too = 1},
+        {.retry_max = -2},
+        {.retry_max = 26},
+        {.timeout_ms = -2},
+        {.timeout_ms = QN_DURATION_MS_MAX + 1},
+        {.kill_after_ms = -1},
+        {.cpu_ms = -1},
+        {.memory_max = -1},
+        {.concurrency = QN_CONCURRENCY_MAX + 1},
+        {.no_retry = with_space},
+        {.only_retry = with_empty},
+        {.no_retry = classes, .only_retry = classes},
+    };
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    add(mux, "a", (char[]){"h"});
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(quern_mux_handle(mux, "b", handle, NULL, &refused[i], &error),
+                         QUERN_E_INVALID);
+        assert_int_equal(quern_mux_configure(mux, "a", &refused[i], &error), QUERN_E_INVALID);
+        assert_non_null(strstr(error.text, "handler option"));
+    }
+    const quern_handler_options largest = {.on_crash = QUERN_ON_CRASH_DROP,
+                                           .retry_max = 25,
+                                           .timeout_ms = QN_DURATION_MS_MAX,
+                                           .kill_after_ms = QN_DURATION_MS_MAX,
+                                           .cpu_ms = QN_DURATION_MS_MAX,
+                                           .memory_max = INT64_MAX,
+                                           .concurrency = QN_CONCURRENCY_MAX,
+                                           .no_retry = classes};
+    assert_ok(quern_mux_handle(mux, "b", handle, NULL, &largest, &error), error);
+    quern_mux_free(mux);
+}
+
+static void a_pattern_is_configured_again(void **state)
+{
+    (void)state;
+    quern_mux *mux = new_mux();
+    quern_error error = {0};
+    char first[] = "dns";
+    const char *const one[] = {first, NULL};
+    const quern_handler_options options = {.no_retry = one, .concurrency = 3};
+    assert_ok(quern_mux_exec(mux, "a", "true", NULL, &error), error);
+    assert_int_equal(quern_mux_configure(mux, "b", &options, &error), QUERN_E_NOT_FOUND);
+    assert_ok(quern_mux_configure(mux, "a", &options, &error), error);
+    first[0] = 'x'; /* the lists were copied */
+    const struct qn_mux_entry *entry = qn_mux_find(mux, "a");
+    assert_string_equal(entry->options.no_retry[0], "dns");
+    assert_null(entry->options.no_retry[1]);
+    assert_int_equal(entry->options.concurrency, 3);
+    assert_ok(quern_mux_configure(mux, "a", NULL, &error), error);
+    assert_null(entry->options.no_retry);
+    assert_int_equal(entry->options.concurrency, 0);
+    qn_mux_freeze(mux);
+    assert_int_equal(quern_mux_configure(mux, "a", NULL, &error), QUERN_E_STATE);
+    qn_mux_thaw(mux);
+    quern_mux_free(mux);
+}
+
 static void a_frozen_mux_cannot_be_changed(void **state)
 {
     (void)state;
@@ -379,6 +449,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_unknown_type_gets_the_not_found_outcome),
     cmocka_unit_test(an_unknown_outcome_is_a_retry_with_its_reason),
     cmocka_unit_test(bad_registrations_are_refused),
+    cmocka_unit_test(handler_options_are_checked),
+    cmocka_unit_test(a_pattern_is_configured_again),
     cmocka_unit_test(a_frozen_mux_cannot_be_changed),
     cmocka_unit_test(the_exit_code_of_a_command_is_its_verdict),
     cmocka_unit_test(a_command_gets_payload_and_environment),
