@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* zygote.c - starts a zygote, sends requests to it and reads its events.
+ *
+ * A request is one packet, so threads need no lock to send. Sending waits only while the socket is
+ * full, which ends as soon as the zygote runs: it reads requests even when we read no events. That
+ * the zygote is gone shows by its pidfd as well as by its socket, since a fork of the program could
+ * hold a copy of the other end. */
+#include "pool/prefork/zygote.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "pool/prefork/zygote_main.h"
+#include "pool/prefork/zygote_wire.h"
+
+/* How long a full socket is waited for, and the end of a zygote that is freed. */
+enum { SEND_MS = 2000, END_MS = 8000, SEND_BUFFER_SIZE = 1 << 20 };
+
+struct qn_zygote {
+    int socket_fd;
+    int pid_fd;
+    int epoll_fd; /* of both */
+    pid_t pid;
+    bool is_gone;
+};
+
+static void close_fd(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* The number of links of the directory: two, and one for each thread. */
+static quern_status check_threads(quern_error *err)
+{
+    struct stat tasks;
+    if (stat("/proc/self/task", &tasks) != 0) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED, "cannot count threads: /proc/self/task: %s",
+                            strerror(errno));
+    }
+    if (tasks.st_nlink > 3) {
+        return qn_error_set(err, QUERN_E_THREADS,
+                            "this process has %ju other threads: start the zygote first",
+                            (uintmax_t)tasks.st_nlink - 3);
+    }
+    return QUERN_OK;
+}
+
+static bool watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static void kill_and_reap(pid_t pid)
+{
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* Takes the socket and the process, also when it fails. */
+static quern_status adopt(int take_socket_fd, pid_t take_pid, struct qn_zygote **ret_zygote,
+                          quern_error *err)
+{
+    struct qn_zygote *zygote = qn_alloc_zero(1, sizeof *zygote);
+    if (zygote == NULL) {
+        kill_and_reap(take_pid);
+        close_fd(take_socket_fd);
+        return qn_error_nomem(err);
+    }
+    *zygote = (struct qn_zygote){.socket_fd = take_socket_fd,
+                                 .pid = take_pid,
+                                 .pid_fd = pidfd_open(take_pid, 0),
+                                 .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+    const int size = SEND_BUFFER_SIZE;
+    (void)setsockopt(take_socket_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    if (zygote->pid_fd < 0 || zygote->epoll_fd < 0 || !watch(zygote->epoll_fd, take_socket_fd) ||
+        !watch(zygote->epoll_fd, zygote->pid_fd)) {
+        quern_status status =
+            qn_error_set(err, QUERN_E_FULL, "cannot watch the zygote: %s", strerror(errno));
+        kill_and_reap(take_pid);
+        close_fd(zygote->socket_fd);
+        close_fd(zygote->pid_fd);
+        close_fd(zygote->epoll_fd);
+        qn_free(zygote);
+        return status;
+    }
+    *ret_zygote = zygote;
+    return QUERN_OK;
+}
+
+/* Signals are blocked across the fork, so that no handler of the program runs in the zygote. */
+static pid_t fork_zygote(const struct qn_zygote_program *program, int socket_fd, int worker_fd)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)fflush(stdout); /* else each child had a copy of what is still in its buffer */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(qn_zygote_main(program, socket_fd, worker_fd));
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+quern_status qn_zygote_fork(const struct qn_zygote_program *program, struct qn_zygote **ret_zygote,
+                            quern_error *err)
+{
+    quern_status status = check_threads(err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+        return qn_error_set(err, QUERN_E_FULL, "no socket for the zygote: %s", strerror(errno));
+    }
+    int worker_fd = pidfd_open(getpid(), 0);
+    pid_t pid = worker_fd < 0 ? -1 : fork_zygote(program, fds[1], worker_fd);
+    if (pid < 0) {
+        status = qn_error_set(err, QUERN_E_FULL, "no process for the zygote: %s", strerror(errno));
+        close_fd(fds[0]);
+    }
+    close_fd(worker_fd);
+    close_fd(fds[1]);
+    return status == QUERN_OK ? adopt(fds[0], pid, ret_zygote, err) : status;
+}
+
+pid_t qn_zygote_pid(const struct qn_zygote *zygote)
+{
+    return zygote->pid;
+}
+
+static bool await(int fd, short what, int timeout_ms)
+{
+    struct pollfd ready = {.fd = fd, .events = what};
+    int count = -1;
+    do {
+        count = poll(&ready, 1, timeout_ms);
+    } while (count < 0 && errno == EINTR);
+    return count > 0;
+}
+
+void qn_zygote_free(struct qn_zygote *zygote)
+{
+    if (zygote == NULL) {
+        return;
+    }
+    (void)shutdown(zygote->socket_fd, SHUT_RDWR); /* it kills all, then it ends */
+    (void)await(zygote->pid_fd, POLLIN, END_MS);
+    (void)pidfd_send_signal(zygote->pid_fd, SIGKILL, NULL, 0);
+    siginfo_t info = {0};
+    (void)waitid(P_PIDFD, (id_t)zygote->pid_fd, &info, WEXITED);
+    close_fd(zygote->socket_fd);
+    close_fd(zygote->pid_fd);
+    close_fd(zygote->epoll_fd);
+    qn_free(zygote);
+}
+
+/* Adds a descriptor of the request. -1: there is none. Slots come in ascending order. */
+static void add_fd(struct qn_zygote_request *request, struct qn_zygote_fds *fds, unsigned slot,
+                   int fd)
+{
+    if (fd >= 0) {
+        request->slots |= 1U << slot;
+        fds->items[fds->count++] = fd;
+    }
+}
+
+static void set_limits(struct qn_zygote_request *request, const struct qn_zygote_limits *limits)
+{
+    request->address_space_bytes = limits->address_space_bytes;
+    request->cpu_s = limits->cpu_s;
+    request->no_new_privs = limits->no_new_privs ? 1 : 0;
+}
+
+static quern_status send_request(struct qn_zygote *zygote, const struct qn_zygote_request *request,
+                                 const struct qn_zygote_fds *fds, quern_error *err)
+{
+    struct qn_bytes bytes = {.data = request, .size = sizeof *request};
+    int error_number = qn_zygote_wire_send(zygote->socket_fd, bytes, fds);
+    if (error_number == EAGAIN && await(zygote->socket_fd, POLLOUT, SEND_MS)) {
+        error_number = qn_zygote_wire_send(zygote->socket_fd, bytes, fds);
+    }
+    switch (error_number) {
+    case 0:
+        return QUERN_OK;
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+        return qn_error_set(err, QUERN_E_CLOSED, "the zygote has ended");
+    default:
+        return qn_error_set(err, QUERN_E_FULL, "cannot send to the zygote: %s",
+                            strerror(error_number));
+    }
+}
+
+quern_status qn_zygote_start_child(struct qn_zygote *zygote, uint64_t number,
+                                   const struct qn_zygote_ends *ends,
+                                   const struct qn_zygote_limits *limits, quern_error *err)
+{
+    struct qn_zygote_request request = {.kind = QN_ZYGOTE_START_CHILD, .number = number};
+    struct qn_zygote_fds fds = {.count = 0};
+    set_limits(&request, limits);
+    add_fd(&request, &fds, QN_ZYGOTE_SOCKET, ends->socket_fd);
+    add_fd(&request, &fds, QN_ZYGOTE_PAGE, ends->page_fd);
+    add_fd(&request, &fds, QN_ZYGOTE_STDERR, ends->stderr_fd);
+    add_fd(&request, &fds, QN_ZYGOTE_CGROUP, limits->cgroup_fd > 0 ? limits->cgroup_fd : -1);
+    return send_request(zygote, &request, &fds, err);
+}
+
+int qn_zygote_fd(const struct qn_zygote *zygote)
+{
+    return zygote->epoll_fd;
+}
+
+/* The last event; afterwards the descriptor stays silent. */
+static void end(struct qn_zygote *zygote, struct qn_zygote_event *ret_event)
+{
+    zygote->is_gone = true;
+    (void)epoll_ctl(zygote->epoll_fd, EPOLL_CTL_DEL, zygote->socket_fd, NULL);
+    (void)epoll_ctl(zygote->epoll_fd, EPOLL_CTL_DEL, zygote->pid_fd, NULL);
+    *ret_event = (struct qn_zygote_event){.kind = QN_ZYGOTE_GONE, .pid_fd = -1};
+}
+
+bool qn_zygote_next_event(struct qn_zygote *zygote, struct qn_zygote_event *ret_event)
+{
+    struct qn_zygote_packet packet;
+    struct qn_zygote_fds fds = {.count = 0};
+    if (zygote->is_gone) {
+        return false;
+    }
+    bool has_ended = await(zygote->pid_fd, POLLIN, 0); /* before we look for its last packet */
+    ssize_t size = qn_zygote_wire_receive(zygote->socket_fd, QN_ROOM_OF(packet), &fds);
+    if (size == -EAGAIN && !has_ended) {
+        return false;
+    }
+    bool is_without_fd = size == -EMFILE; /* we have no descriptor free: the rest is there */
+    if (is_without_fd) {
+        size = (ssize_t)sizeof packet;
+    }
+    if (size <= 0 ||
+        !qn_zygote_wire_is_packet(&packet, (size_t)size, fds.count + (is_without_fd ? 1 : 0))) {
+        qn_zygote_wire_close(&fds);
+        (void)shutdown(zygote->socket_fd, SHUT_RDWR); /* what breaks the rules has to end */
+        end(zygote, ret_event);
+        return true;
+    }
+    *ret_event = (struct qn_zygote_event){.kind = (enum qn_zygote_event_kind)packet.kind,
+                                          .number = packet.number,
+                                          .pid = packet.pid,
+                                          .pid_fd = fds.count > 0 ? fds.items[0] : -1,
+                                          .error_number = packet.error_number,
+                                          .status = packet.status,
+                                          .usage = packet.usage};
+    return true;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* zygote_guard.c - starts one process, waits for its end, and leaves nothing of it behind.
+ *
+ * The kernel sends the signal of a parent's death only to the one process that requested it, not to
+ * what that one has started. So each child has a guard: it gets the signal when the zygote dies, by
+ * whatever cause, and kills the child with its group. It is a subreaper: a process that left the
+ * group, and lost its parent, becomes the guard's, who kills it, too, when the child has ended. A
+ * command may leave a daemon behind if it has a session of its own: that is how a command says that
+ * something must stay.
+ *
+ * It has a process group of its own, all signals blocked and but one descriptor, its socket to the
+ * zygote. Killed itself, by SIGKILL, it takes the child along, and the zygote kills the group. */
+#include "pool/prefork/zygote_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXIT_LOST = 1, CHILDREN_READ = 4096 };
+
+struct guard {
+    int socket_fd;
+    pid_t zygote;
+    pid_t pid; /* what it guards; a group leader */
+    bool is_command;
+};
+
+/* The zygote reads all the time, or it is gone. */
+static void send_packet(const struct guard *guard, const struct qn_zygote_packet *packet, int fd)
+{
+    struct qn_zygote_fds fds = {.items = {fd}, .count = fd >= 0 ? 1 : 0};
+    struct qn_bytes bytes = {.data = packet, .size = sizeof *packet};
+    while (qn_zygote_wire_send(guard->socket_fd, bytes, &fds) == EAGAIN &&
+           getppid() == guard->zygote) {
+        struct pollfd writable = {.fd = guard->socket_fd, .events = POLLOUT};
+        (void)poll(&writable, 1, 10);
+        (void)poll(NULL, 0, 1); /* writable, but too many descriptors are on their way */
+    }
+}
+
+_Noreturn static void refuse(const struct guard *guard, int error_number)
+{
+    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_REFUSED, .error_number = error_number};
+    send_packet(guard, &packet, -1);
+    _exit(0);
+}
+
+static bool must_die(const struct guard *guard, pid_t orphan)
+{
+    return orphan > 1 && orphan != guard->pid &&
+           (!guard->is_command || getsid(orphan) == getsid(0));
+}
+
+/* Kills each child of ours but the one that we guard; how many there were. `wait`: reaps them, so
+ * that their own children become ours. */
+static int kill_orphans(const struct guard *guard, bool wait)
+{
+    char text[CHILDREN_READ + 1];
+    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0; /* this kernel does not name them: the group must do */
+    }
+    ssize_t size = read(fd, text, CHILDREN_READ);
+    (void)close(fd);
+    text[size > 0 ? size : 0] = '\0';
+    int count = 0;
+    char *next = text;
+    for (char *at = text; *at != '\0'; at = next) {
+        pid_t orphan = (pid_t)strtol(at, &next, 10);
+        if (next == at || *next != ' ') {
+            break; /* the end, or a number that was cut: the next look shows it whole */
+        }
+        next++;
+        if (must_die(guard, orphan)) {
+            (void)kill(orphan, SIGKILL);
+            count++;
+            if (wait) {
+                (void)waitpid(orphan, NULL, 0);
+            }
+        }
+    }
+    return count;
+}
+
+/* Its group goes before its number can be another's; then what had left the group. */
+_Noreturn static void clear_away(const struct guard *guard, bool report)
+{
+    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_ENDED, .pid = guard->pid};
+    (void)kill(-guard->pid, SIGKILL);
+    (void)kill(guard->pid, SIGKILL); /* it may have joined another group */
+    (void)wait4(guard->pid, &packet.status, 0, &packet.usage);
+    int left = kill_orphans(guard, false);
+    if (report) {
+        send_packet(guard, &packet, -1);
+    }
+    while (left > 0) {
+        left = kill_orphans(guard, true);
+    }
+    _exit(0);
+}
+
+/* Reaps orphans that ended; true: what we guard has ended, and is a zombie. */
+static bool has_ended(const struct guard *guard)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+            return true; /* it is no child of ours any more: that cannot be */
+        }
+        if (info.si_pid == 0 || info.si_pid == guard->pid) {
+            return info.si_pid != 0;
+        }
+        (void)waitpid(info.si_pid, NULL, 0);
+    }
+}
+
+/* All signals are blocked, so that none is lost between two looks. */
+_Noreturn static void watch(const struct guard *guard)
+{
+    sigset_t all;
+    sigfillset(&all);
+    for (;;) {
+        if (getppid() != guard->zygote) {
+            clear_away(guard, false);
+        }
+        if (has_ended(guard)) {
+            clear_away(guard, true);
+        }
+        siginfo_t info = {0};
+        int number = sigwaitinfo(&all, &info);
+        if (number == QN_ZYGOTE_GUARD_END && info.si_pid == guard->zygote) {
+            clear_away(guard, false);
+        }
+    }
+}
+
+/* 0: its own code runs. Else the errno of its set-up. */
+static int await_setup(int reader)
+{
+    int error_number = 0;
+    ssize_t size = -1;
+    do {
+        size = read(reader, &error_number, sizeof error_number);
+    } while (size < 0 && errno == EINTR);
+    return size == (ssize_t)sizeof error_number ? error_number : 0;
+}
+
+void qn_zygote_guard_run(const struct qn_zygote_start *start, int socket_fd, pid_t zygote)
+{
+    struct guard guard = {.socket_fd = socket_fd,
+                          .zygote = zygote,
+                          .is_command = start->request.kind == QN_ZYGOTE_START_COMMAND};
+    int fds[2];
+    (void)setpgid(0, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0) != 0 || getppid() != zygote) {
+        _exit(EXIT_LOST);
+    }
+    (void)prctl(PR_SET_NAME, "quern-guard", 0, 0, 0);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        refuse(&guard, errno);
+    }
+    pid_t parent = getpid();
+    guard.pid = fork();
+    if (guard.pid == 0) {
+        qn_zygote_setup_run(start, fds[1], parent);
+    }
+    if (guard.pid < 0) {
+        refuse(&guard, errno);
+    }
+    int kept[] = {socket_fd, fds[0]};
+    qn_zygote_setup_close_but(kept, 2);
+    int error_number = await_setup(fds[0]);
+    (void)close(fds[0]);
+    if (error_number != 0) {
+        (void)waitpid(guard.pid, NULL, 0);
+        refuse(&guard, error_number);
+    }
+    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .pid = guard.pid};
+    int pid_fd = pidfd_open(guard.pid, 0); /* not reaped yet, so it is this one */
+    if (pid_fd < 0) {
+        error_number = errno;
+        (void)kill(-guard.pid, SIGKILL);
+        (void)waitpid(guard.pid, NULL, 0);
+        refuse(&guard, error_number);
+    }
+    send_packet(&guard, &packet, pid_fd);
+    (void)close(pid_fd);
+    watch(&guard);
+}
