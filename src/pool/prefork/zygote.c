@@ -8,11 +8,13 @@
 #include "pool/prefork/zygote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -221,6 +223,93 @@ quern_status qn_zygote_start_child(struct qn_zygote *zygote, uint64_t number,
     add_fd(&request, &fds, QN_ZYGOTE_STDERR, ends->stderr_fd);
     add_fd(&request, &fds, QN_ZYGOTE_CGROUP, limits->cgroup_fd > 0 ? limits->cgroup_fd : -1);
     return send_request(zygote, &request, &fds, err);
+}
+
+/* The command and its environment, each string with its NUL; NULL: out of memory. */
+static char *join_strings(const struct qn_zygote_command *command,
+                          struct qn_zygote_request *request)
+{
+    for (const char *text = command->command; text != NULL;
+         text = command->environment[request->text_count++]) {
+        request->text_size += strlen(text) + 1;
+    }
+    char *block = qn_alloc(request->text_size);
+    char *next = block;
+    const char *text = command->command;
+    for (size_t i = 0; block != NULL && text != NULL; i++) {
+        size_t size = strlen(text) + 1;
+        memcpy(next, text, size);
+        next += size;
+        text = command->environment[i];
+    }
+    return block;
+}
+
+/* A file that the zygote maps; it can trust the size because of the seals. */
+static quern_status store_text(const struct qn_zygote_command *command,
+                               struct qn_zygote_request *request, int *ret_fd, quern_error *err)
+{
+    char *block = join_strings(command, request);
+    if (block == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = QUERN_OK;
+    size_t size = 0;
+    int fd = memfd_create("quern-command", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    while (fd >= 0 && size < request->text_size) {
+        ssize_t count = write(fd, block + size, request->text_size - size);
+        if (count <= 0) {
+            break;
+        }
+        size += (size_t)count;
+    }
+    if (fd < 0 || size < request->text_size ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+        status = qn_error_set(err, QUERN_E_FULL, "no room for a command: %s", strerror(errno));
+        close_fd(fd);
+    }
+    qn_free(block);
+    if (status == QUERN_OK) {
+        *ret_fd = fd;
+    }
+    return status;
+}
+
+quern_status qn_zygote_start_command(struct qn_zygote *zygote, uint64_t number,
+                                     const struct qn_zygote_command *command, quern_error *err)
+{
+    struct qn_zygote_request request = {.kind = QN_ZYGOTE_START_COMMAND, .number = number};
+    struct qn_zygote_fds fds = {.count = 0};
+    int text_fd = -1;
+    quern_status status = store_text(command, &request, &text_fd, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    set_limits(&request, &command->limits);
+    for (unsigned i = 0; i < sizeof command->fds / sizeof *command->fds; i++) {
+        add_fd(&request, &fds, QN_ZYGOTE_STDIO + i, command->fds[i]);
+    }
+    add_fd(&request, &fds, QN_ZYGOTE_CGROUP,
+           command->limits.cgroup_fd > 0 ? command->limits.cgroup_fd : -1);
+    add_fd(&request, &fds, QN_ZYGOTE_TEXT, text_fd);
+    status = send_request(zygote, &request, &fds, err);
+    close_fd(text_fd);
+    return status;
+}
+
+void qn_zygote_kill(pid_t pid, int pid_fd, int signal_number)
+{
+    enum { TO_ITS_GROUP = 1 << 2 }; /* PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9 */
+    bool has_ended = pid_fd >= 0 && await(pid_fd, POLLIN, 0);
+    if (pid <= 1 || has_ended) {
+        return; /* its guard has killed its group */
+    }
+    if (pid_fd < 0 || pidfd_send_signal(pid_fd, signal_number, NULL, TO_ITS_GROUP) != 0) {
+        (void)kill(-pid, signal_number);
+    }
+    if (pid_fd >= 0 && getpgid(pid) != pid) { /* it left its group */
+        (void)pidfd_send_signal(pid_fd, signal_number, NULL, 0);
+    }
 }
 
 int qn_zygote_fd(const struct qn_zygote *zygote)

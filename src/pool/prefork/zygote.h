@@ -3,8 +3,12 @@
  *
  * A fork of a program with threads may only call async-signal-safe functions. So a program starts
  * its zygote before it makes threads, and the zygote, which never has any, forks. It watches the
- * worker by a pidfd and kills all children with their groups when the worker or its socket is gone.
- * It knows no tasks.
+ * worker by a pidfd and ends when the worker or its socket is gone. Each child has a guard, a
+ * process that kills it with its group and its orphans when the zygote ends, be it by SIGKILL, and
+ * when the child has ended. It knows no tasks.
+ *
+ * A child leads a process group of its own; its stdin is /dev/null, its stdout that of the program.
+ * A command may leave a process behind if that has a session of its own, a child may not.
  *
  * Requests may be made by any thread and do not wait for what they cause: that is an event. Events
  * are read by one thread. */
@@ -83,7 +87,8 @@ QUERN_NODISCARD quern_status qn_zygote_start_command(struct qn_zygote *zygote, u
                                                      quern_error *err);
 
 enum qn_zygote_event_kind {
-    QN_ZYGOTE_STARTED, /* pid, pid_fd (the caller's from now on) */
+    QN_ZYGOTE_STARTED, /* pid, of the child or the shell; pid_fd (the caller's from now on; -1: no
+                        * descriptor was free) */
     QN_ZYGOTE_REFUSED, /* error_number: no process or no memory, or it could not be executed */
     QN_ZYGOTE_ENDED,   /* status, usage; all processes of its group were killed before it was
                         * reaped */
@@ -99,6 +104,10 @@ struct qn_zygote_event {
     int status; /* as of waitpid, with WCOREDUMP */
     struct rusage usage;
 };
+
+/* Sends a signal to the group of a child or command, and to itself if it left that; nothing once it
+ * has ended. pid_fd: of its STARTED. */
+void qn_zygote_kill(pid_t pid, int pid_fd, int signal_number);
 
 /* Readable when there may be an event. */
 int qn_zygote_fd(const struct qn_zygote *zygote);

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,15 +141,49 @@ _Noreturn static void watch(const struct guard *guard)
     }
 }
 
-/* 0: its own code runs. Else the errno of its set-up. */
-static int await_setup(int reader)
+/* Lets it go on, and waits: 0 when its own code runs, else the errno of its set-up. */
+static int await_setup(const struct guard *guard, int setup_fd)
 {
     int error_number = 0;
     ssize_t size = -1;
+    (void)!send(setup_fd, "", 1, MSG_NOSIGNAL);
     do {
-        size = read(reader, &error_number, sizeof error_number);
+        size = read(setup_fd, &error_number, sizeof error_number);
     } while (size < 0 && errno == EINTR);
-    return size == (ssize_t)sizeof error_number ? error_number : 0;
+    if (size == (ssize_t)sizeof error_number) {
+        return error_number;
+    }
+    return guard->is_command ? 0 : ECHILD; /* a child that ended before its code */
+}
+
+/* It waits for us until it can be watched: so what is refused has run nothing. */
+static void start_process(struct guard *guard, const struct qn_zygote_start *start)
+{
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+        refuse(guard, errno);
+    }
+    pid_t parent = getpid();
+    guard->pid = fork();
+    if (guard->pid == 0) {
+        (void)close(fds[0]);
+        qn_zygote_setup_run(start, fds[1], parent);
+    }
+    if (guard->pid < 0) {
+        refuse(guard, errno);
+    }
+    int kept[] = {guard->socket_fd, fds[0]};
+    qn_zygote_setup_close_but(kept, 2);
+    int pid_fd = pidfd_open(guard->pid, 0); /* not reaped yet, so it is this one */
+    int error_number = pid_fd < 0 ? errno : await_setup(guard, fds[0]);
+    (void)close(fds[0]);
+    if (error_number != 0) {
+        (void)waitpid(guard->pid, NULL, 0);
+        refuse(guard, error_number);
+    }
+    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .pid = guard->pid};
+    send_packet(guard, &packet, pid_fd);
+    (void)close(pid_fd);
 }
 
 void qn_zygote_guard_run(const struct qn_zygote_start *start, int socket_fd, pid_t zygote)
@@ -156,41 +191,12 @@ void qn_zygote_guard_run(const struct qn_zygote_start *start, int socket_fd, pid
     struct guard guard = {.socket_fd = socket_fd,
                           .zygote = zygote,
                           .is_command = start->request.kind == QN_ZYGOTE_START_COMMAND};
-    int fds[2];
     (void)setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0) != 0 || getppid() != zygote) {
         _exit(EXIT_LOST);
     }
     (void)prctl(PR_SET_NAME, "quern-guard", 0, 0, 0);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if (pipe2(fds, O_CLOEXEC) != 0) {
-        refuse(&guard, errno);
-    }
-    pid_t parent = getpid();
-    guard.pid = fork();
-    if (guard.pid == 0) {
-        qn_zygote_setup_run(start, fds[1], parent);
-    }
-    if (guard.pid < 0) {
-        refuse(&guard, errno);
-    }
-    int kept[] = {socket_fd, fds[0]};
-    qn_zygote_setup_close_but(kept, 2);
-    int error_number = await_setup(fds[0]);
-    (void)close(fds[0]);
-    if (error_number != 0) {
-        (void)waitpid(guard.pid, NULL, 0);
-        refuse(&guard, error_number);
-    }
-    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .pid = guard.pid};
-    int pid_fd = pidfd_open(guard.pid, 0); /* not reaped yet, so it is this one */
-    if (pid_fd < 0) {
-        error_number = errno;
-        (void)kill(-guard.pid, SIGKILL);
-        (void)waitpid(guard.pid, NULL, 0);
-        refuse(&guard, error_number);
-    }
-    send_packet(&guard, &packet, pid_fd);
-    (void)close(pid_fd);
+    start_process(&guard, start);
     watch(&guard);
 }

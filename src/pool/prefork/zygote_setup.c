@@ -11,9 +11,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
@@ -21,10 +23,11 @@
 enum { EXIT_NOT_STARTED = 127, OOM_SCORE_RAISE = 800, OOM_SCORE_MAX = 1000, FD_SCAN_MAX = 65536 };
 /* Where descriptors wait until their own numbers are free. */
 enum { FIRST_FREE_FD = 16, CHILD_SOCKET_FD = 3, CHILD_PAGE_FD = 4, COMMAND_FDS = 4 };
+enum { COMMAND_ARGUMENTS = 4 }; /* sh -c COMMAND, and NULL */
 
-_Noreturn static void fail(int error_fd, int error_number)
+_Noreturn static void fail(int setup_fd, int error_number)
 {
-    (void)!write(error_fd, &error_number, sizeof error_number);
+    (void)!write(setup_fd, &error_number, sizeof error_number);
     _exit(EXIT_NOT_STARTED);
 }
 
@@ -132,11 +135,11 @@ static int set_limits(const struct qn_zygote_start *start)
 }
 
 /* Moves the descriptors to the numbers 0 .. count - 1 (-1: that number stays closed) and closes all
- * others, but for error_fd, which is moved out of their way. */
-static int place_fds(int *fds, int count, int *error_fd)
+ * others, but for setup_fd, which is moved out of their way. */
+static int place_fds(int *fds, int count, int *setup_fd)
 {
-    *error_fd = fcntl(*error_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
-    if (*error_fd < 0) {
+    *setup_fd = fcntl(*setup_fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    if (*setup_fd < 0) {
         return errno;
     }
     for (int i = 0; i < count; i++) {
@@ -144,7 +147,7 @@ static int place_fds(int *fds, int count, int *error_fd)
             return errno;
         }
     }
-    int kept[COMMAND_FDS + 4] = {*error_fd};
+    int kept[COMMAND_FDS + 4] = {*setup_fd};
     for (int i = 0; i < count; i++) {
         (void)close(i);
         if (fds[i] >= 0 && dup2(fds[i], i) < 0) {
@@ -163,21 +166,84 @@ static void open_signals(void)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-_Noreturn static void run_child(const struct qn_zygote_start *start, int error_fd)
+/* The strings of a command, sealed against shrinking; NULL and errno if they are not what the
+ * request says. One block: the arguments of the shell, then the environment. */
+static char **map_command(const struct qn_zygote_start *start, int fd)
+{
+    static char shell[] = "sh", option[] = "-c";
+    const struct qn_zygote_request *request = &start->request;
+    struct stat info;
+    errno = EBADMSG;
+    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != request->text_size ||
+        (fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_WRITE)) !=
+            (F_SEAL_SHRINK | F_SEAL_WRITE)) {
+        return NULL;
+    }
+    char *text = mmap(NULL, request->text_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    char **strings =
+        qn_alloc_zero((size_t)request->text_count + COMMAND_ARGUMENTS + 1, sizeof *strings);
+    if (text == MAP_FAILED || strings == NULL) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    const char *end = text + request->text_size;
+    char **next = strings;
+    *next++ = shell;
+    *next++ = option;
+    for (uint32_t i = 0; i < request->text_count; i++) {
+        char *zero = memchr(text, '\0', (size_t)(end - text));
+        if (zero == NULL) {
+            errno = EBADMSG;
+            return NULL;
+        }
+        *next++ = text;
+        if (i == 0) {
+            *next++ = NULL;
+        }
+        text = zero + 1;
+    }
+    return strings;
+}
+
+_Noreturn static void run_command(const struct qn_zygote_start *start, int setup_fd)
+{
+    const struct qn_zygote_request *request = &start->request;
+    int fds[COMMAND_FDS];
+    int own_fd = setup_fd;
+    char **strings = map_command(start, qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_TEXT));
+    int error_number = strings == NULL ? errno : 0;
+    if (error_number == 0) {
+        error_number = set_limits(start);
+    }
+    for (unsigned i = 0; i < COMMAND_FDS; i++) {
+        fds[i] = qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_STDIO + i);
+    }
+    if (error_number == 0) {
+        error_number = place_fds(fds, COMMAND_FDS, &own_fd);
+    }
+    if (error_number == 0) {
+        open_signals();
+        (void)execve("/bin/sh", strings, strings + COMMAND_ARGUMENTS);
+        error_number = errno;
+    }
+    fail(own_fd >= 0 ? own_fd : setup_fd, error_number);
+}
+
+_Noreturn static void run_child(const struct qn_zygote_start *start, int setup_fd)
 {
     const struct qn_zygote_request *request = &start->request;
     int fds[] = {open("/dev/null", O_RDONLY | O_CLOEXEC), STDOUT_FILENO,
                  qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_STDERR),
                  qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_SOCKET),
                  qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_PAGE)};
-    int own_fd = error_fd;
+    int own_fd = setup_fd;
     int error_number =
         fds[0] < 0 ? errno : place_fds(fds, (int)(sizeof fds / sizeof *fds), &own_fd);
     if (error_number == 0) {
         error_number = set_limits(start);
     }
     if (error_number != 0) {
-        fail(own_fd >= 0 ? own_fd : error_fd, error_number);
+        fail(own_fd >= 0 ? own_fd : setup_fd, error_number);
     }
     (void)fcntl(CHILD_SOCKET_FD, F_SETFD, FD_CLOEXEC); /* for what the program executes */
     (void)fcntl(CHILD_PAGE_FD, F_SETFD, FD_CLOEXEC);
@@ -185,18 +251,26 @@ _Noreturn static void run_child(const struct qn_zygote_start *start, int error_f
     struct qn_zygote_ends ends = {
         .socket_fd = CHILD_SOCKET_FD, .page_fd = CHILD_PAGE_FD, .stderr_fd = STDERR_FILENO};
     open_signals();
+    (void)!write(own_fd, &error_number, sizeof error_number);
     (void)close(own_fd);
     _exit(start->program->run_child(&ends, start->program->user));
 }
 
-void qn_zygote_setup_run(const struct qn_zygote_start *start, int error_fd, pid_t parent)
+void qn_zygote_setup_run(const struct qn_zygote_start *start, int setup_fd, pid_t parent)
 {
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) {
-        fail(error_fd, errno);
+        fail(setup_fd, errno);
     }
     if (getppid() != parent) {
         _exit(EXIT_NOT_STARTED); /* it died before that: no signal would come */
     }
+    char go = 0;
+    if (read(setup_fd, &go, 1) != 1) {
+        _exit(EXIT_NOT_STARTED);
+    }
     raise_oom_score();
-    run_child(start, error_fd);
+    if (start->request.kind == QN_ZYGOTE_START_COMMAND) {
+        run_command(start, setup_fd);
+    }
+    run_child(start, setup_fd);
 }

@@ -15,9 +15,10 @@ struct qn_zygote_start {
     struct qn_zygote_fds fds;
 };
 
-/* The code of the process: a child of the program, or a command. An error in its set-up is written
- * to error_fd as an int; the end of that pipe without one says that its own code runs. */
-_Noreturn void qn_zygote_setup_run(const struct qn_zygote_start *start, int error_fd, pid_t parent);
+/* The code of the process: a child of the program, or a command. setup_fd is a socket to its guard:
+ * it waits for a byte there, and writes the errno of its set-up as an int; 0: its own code runs. A
+ * command that is executed only closes it. */
+_Noreturn void qn_zygote_setup_run(const struct qn_zygote_start *start, int setup_fd, pid_t parent);
 
 /* Default dispositions, and all signals blocked. */
 void qn_zygote_setup_signals(void);

@@ -172,7 +172,65 @@ static void freeing_a_zygote_ends_its_children(void **state)
     (void)close(child.pid_fd);
 }
 
+/* A command whose stdout is ours to read, with nothing on descriptors 2 and 3. */
+static int request_command(struct qn_zygote *zygote, uint64_t number, const char *text,
+                           const char *const *environment)
+{
+    static const char *const empty[] = {NULL};
+    quern_error error = {0};
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    struct qn_zygote_command command = {
+        .command = text,
+        .environment = environment != NULL ? environment : empty,
+        .fds = {open("/dev/null", O_RDONLY | O_CLOEXEC), fds[1], -1, -1}};
+    assert_ok(qn_zygote_start_command(zygote, number, &command, &error), error);
+    (void)close(command.fds[0]);
+    (void)close(fds[1]);
+    return fds[0];
+}
+
+/* All up to the end of the file, or to the end of a line. */
+static void read_text(int fd, char *text, size_t size, bool is_line)
+{
+    size_t length = 0;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    while (length < size - 1 && !(is_line && length > 0 && text[length - 1] == '\n')) {
+        assert_int_equal(poll(&ready, 1, TEST_PATIENCE_MS), 1);
+        ssize_t count = read(fd, text + length, is_line ? 1 : size - 1 - length);
+        if (count <= 0) {
+            break;
+        }
+        length += (size_t)count;
+    }
+    text[length] = '\0';
+}
+
+static void a_command_runs_with_its_environment_and_descriptors(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {"A=one", "B=two words", NULL};
+    char text[256];
+    struct qn_zygote *zygote = new_zygote();
+    int fd =
+        request_command(zygote, 5, "echo $A $B; cd /proc/self/fd; echo *; exit 3", environment);
+    struct qn_zygote_event event = next_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_STARTED);
+    assert_int_equal(event.number, 5);
+    pid_t pid = event.pid;
+    (void)close(event.pid_fd);
+    read_text(fd, text, sizeof text, false);
+    assert_string_equal(text, "one two words\n0 1 2\n"); /* 2: the directory that it lists */
+    event = next_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
+    assert_int_equal(event.pid, pid);
+    assert_int_equal(WEXITSTATUS(event.status), 3);
+    (void)close(fd);
+    qn_zygote_free(zygote);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_command_runs_with_its_environment_and_descriptors),
     cmocka_unit_test(a_child_starts_and_its_end_is_reported),
     cmocka_unit_test(a_program_with_threads_is_refused),
     cmocka_unit_test(a_killed_zygote_takes_its_children_along),
