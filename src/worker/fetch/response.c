@@ -8,6 +8,7 @@
 #include "worker/fetch/response.h"
 
 #include "worker/internal.h"
+#include "worker/policy/failure.h"
 #include "worker/run/execute.h"
 #include "worker/run/mux.h"
 #include "worker/run/report.h"
@@ -142,11 +143,16 @@ static void make_runs(struct quern_worker *worker, const struct qn_exchange_requ
     }
     for (size_t i = 0; i < request->reply.run_count; i++) {
         struct qn_leased *leased = request->leased[i];
+        const struct qn_mux_entry *entry = qn_mux_find(worker->mux, leased->task.type);
+        if (entry != NULL) {
+            qn_failure_set_defaults(&entry->options, &leased->task);
+        }
         struct quern_run *run = qn_run_new(&slab, leased, &qn_execute_sink, worker);
         if (run == NULL) {
             pump->unplaced[pump->unplaced_count++] = leased;
             continue;
         }
+        run->entry = entry;
         run->leased_at_mono_ns = now_mono_ns;
         run->lease_until_boot_ms = lease_until_boot_ms(worker, request, leased);
         run->lease_unsure = request->sent_again;

@@ -75,7 +75,6 @@ static bool must_not_start(struct quern_worker *worker, struct quern_run *run, i
 static void set_limits(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms)
 {
     const struct qn_task *task = &run->leased->task;
-    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, task->type);
     run->started_at_wall_ms = wall_ms;
     run->deadline_at_ms = qn_task_run_deadline_ms(task, wall_ms);
     int64_t timeout_ms = task->timeout_ms;
@@ -84,10 +83,9 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     }
     run->timeout_ms = timeout_ms > 0 ? timeout_ms : 0;
     run->timeout_at_boot_ms = timeout_ms > 0 ? qn_clock_boot_ms(worker->clock) + timeout_ms : 0;
+    int64_t grace_ms = run->entry != NULL ? qn_mux_grace_ms(run->entry) : 0;
     run->grace_ms = worker->options.quarantine_after_ms;
-    if (entry != NULL && entry->grace_ms > run->grace_ms) {
-        run->grace_ms = entry->grace_ms;
-    }
+    run->grace_ms = grace_ms > run->grace_ms ? grace_ms : run->grace_ms;
 }
 
 /* With mutex held. The keeper must not sleep beyond the end of this run. While it is awake, it is
@@ -180,7 +178,7 @@ void qn_execute_item(struct qn_pool_item *item)
     if (!start_run(worker, run)) {
         return;
     }
-    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, run->leased->task.type);
+    const struct qn_mux_entry *entry = run->entry;
     struct qn_verdict verdict;
     if (entry != NULL && entry->options.ack == QUERN_ACK_EARLY &&
         !qn_ack_early_confirm(worker, run)) {

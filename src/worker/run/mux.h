@@ -15,10 +15,19 @@ struct qn_mux_entry {
     void *user;
     void (*free_user)(void *user); /* NULL: the caller's */
     quern_handler_options options; /* checked; its lists are ours */
-    int64_t grace_ms; /* the least time that a cancelled run of it may need to end; 0: nothing
-                       * special */
-    bool has_process; /* its code runs in a process of its own */
+    int64_t grace_ms;              /* without options, see qn_mux_grace_ms */
+    bool has_process;              /* its code runs in a process of its own */
 };
+
+enum { QN_GRACE_SPARE_MS = 2000 }; /* to reap a process and leave pipes that others hold */
+
+/* The least time that a cancelled run of it may need to end, by its options; 0: nothing special. */
+static inline int64_t qn_mux_grace_ms(const struct qn_mux_entry *entry)
+{
+    return entry->has_process && entry->options.kill_after_ms > 0
+               ? entry->options.kill_after_ms + QN_GRACE_SPARE_MS
+               : entry->grace_ms;
+}
 
 /* The handler for a type; NULL: not found. Any thread, while frozen. */
 const struct qn_mux_entry *qn_mux_find(const quern_mux *mux, const char *type);

@@ -34,8 +34,7 @@ enum {
     STDOUT_SIZE_MAX = 1 << 20,
     STDERR_SIZE_MAX = 4096,
     STDERR_SIZE_LIMIT = 1 << 20,
-    KILL_AFTER_MS = 5000,
-    GRACE_SPARE_MS = 2000 /* to reap it and to leave pipes that other processes hold */
+    KILL_AFTER_MS = 5000
 };
 /* Of the variables for headers. Linux takes 128 KiB for one and, mostly, 2 MiB for all. */
 enum {
@@ -133,6 +132,11 @@ static quern_outcome outcome_of(quern_run *run, const quern_task *task, struct q
         return QUERN_DONE;
     }
     set_end_as_error(run, end);
+    if (end->exited && !end->cancelled) {
+        char error_class[32];
+        (void)snprintf(error_class, sizeof error_class, "exit/%d", end->code);
+        quern_run_set_error_class(run, error_class);
+    }
     if (!end->exited && !end->cancelled) {
         run->crashed = true;
         return QUERN_RETRY;
@@ -277,10 +281,44 @@ static void take_progress(const char *data, size_t size, void *user)
     }
 }
 
+/* A crash, or the end of a cancelled run, is nothing that a command could have foreseen. */
+static quern_outcome apply_requests(quern_run *run, const struct qn_line_requests *requests,
+                                    const struct qn_child_end *end, quern_outcome outcome)
+{
+    if (!end->exited || end->cancelled) {
+        return outcome;
+    }
+    if (requests->error_class[0] != '\0') {
+        quern_run_set_error_class(run, requests->error_class);
+    }
+    if (requests->has_snooze && (end->code == EXIT_DONE || end->code == EXIT_RETRY)) {
+        return quern_run_again_in(run, requests->snooze_ms);
+    }
+    if (outcome != QUERN_RETRY) {
+        return outcome;
+    }
+    if (requests->no_retry) {
+        char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+        (void)snprintf(text, sizeof text, "%s", run->error != NULL ? run->error : "");
+        return quern_run_fail(run, QUERN_ARCHIVE, "class \"%s\" is not retried: %s",
+                              requests->error_class, text);
+    }
+    if (requests->has_retry_in) {
+        (void)quern_run_again_in(run, requests->retry_in_ms);
+    }
+    return outcome;
+}
+
 static quern_outcome not_started(quern_run *run, const char *why)
 {
     run->not_started = true;
     return quern_run_fail(run, QUERN_RETRY, "command was not started: %s", why);
+}
+
+static int64_t kill_after_ms(const struct command *command, const quern_run *run)
+{
+    int64_t own_ms = run->entry != NULL ? run->entry->options.kill_after_ms : 0;
+    return own_ms > 0 ? own_ms : command->options.kill_after_ms;
 }
 
 static quern_outcome run_command(quern_run *run, const quern_task *task, void *user)
@@ -307,7 +345,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         .input_size = task->payload_size,
         .stdout_size_max = command->options.stdout_size_max,
         .stderr_size_max = command->options.stderr_size_max,
-        .kill_after_ms = command->options.kill_after_ms,
+        .kill_after_ms = kill_after_ms(command, run),
         .cancel_fd = cancel_fd,
         .abandoned = &run->abandoned,
         .on_progress = take_progress,
@@ -325,7 +363,8 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     }
     run->progress_garbled =
         reporter.lines.garbled && !atomic_exchange(&command->garbage_reported, true);
-    quern_outcome outcome = outcome_of(run, task, &end);
+    quern_outcome outcome =
+        apply_requests(run, &reporter.lines.requests, &end, outcome_of(run, task, &end));
     if (outcome == QUERN_DONE && command->options.log_stderr) {
         keep_stderr(run, &end);
     }
@@ -403,7 +442,7 @@ quern_status quern_mux_exec_sized(quern_mux *mux, const char *pattern, const cha
         .handler = run_command,
         .user = command,
         .free_user = free_command,
-        .grace_ms = command->options.kill_after_ms + GRACE_SPARE_MS,
+        .grace_ms = command->options.kill_after_ms + QN_GRACE_SPARE_MS,
         .has_process = true,
     };
     status = qn_mux_add(mux, pattern, &entry, err);

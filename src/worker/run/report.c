@@ -85,8 +85,9 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
         /* A handler that had begun will be called again: at a level that is logged by default. */
         *level = qn_run_began(run) ? QUERN_LOG_INFO : QUERN_LOG_DEBUG;
         return "run given back";
-    case QN_DONE:
     case QN_DROP:
+        return run->crashed ? "run crashed, its task is dropped" : NULL;
+    case QN_DONE:
     case QN_SNOOZE:
     case QN_ASIDE:
     case QN_ENDED:

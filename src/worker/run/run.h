@@ -16,6 +16,8 @@
 #include "task/limits.h"
 #include "worker/policy/handler_options.h"
 
+struct qn_mux_entry;
+
 /* Where a run, real or simulated for a test, stores the data that its handler writes. */
 struct qn_run_sink {
     quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
@@ -71,10 +73,11 @@ struct quern_run {
     struct qn_list phase_node; /* among its waiting, starting or finished runs; same mutex */
     struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
-    void *owner;             /* the worker, or the test kit */
-    size_t references;       /* guarded by the worker's mutex */
-    enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
-    uint64_t extend_round;   /* which extension of leases it was part of last */
+    const struct qn_mux_entry *entry; /* NULL: no handler here, or the test kit's */
+    void *owner;                      /* the worker, or the test kit */
+    size_t references;                /* guarded by the worker's mutex */
+    enum qn_run_phase phase;          /* guarded by the worker's mutex, as all down to verdict */
+    uint64_t extend_round;            /* which extension of leases it was part of last */
     uint64_t progress_round; /* in which its progress was stored last, see keeper/progress.c */
     bool lost;               /* the lease is lost, by the answer of the broker or by the clock */
     bool lease_unsure;       /* it may end later than lease_until_boot_ms */

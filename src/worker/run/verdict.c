@@ -12,17 +12,23 @@
  *   shutdown             given back, no retry used
  *   lease lost           nothing is offered; only done is (the broker may salvage it)
  *
- * The handler's own error text follows after a colon. No I/O. The only callback is the user's
- * retry_delay_ms. */
+ * The handler's own error text follows after a colon. No I/O.
+ *
+ * Then the options of the handler change it: a crash becomes what on_crash says, and a retry (by
+ * the handler, the timeout or the deadline, not by an operator) an archived task where the class of
+ * the error or ack_on_failure, ack_on_timeout forbid it. The only callbacks are the user's
+ * retry_delay_ms and on_error. */
 #include "worker/run/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/number.h"
 #include "task/retry.h"
 #include "worker/internal.h"
+#include "worker/policy/failure.h"
 #include "worker/run/mux.h"
 
 enum { SNOOZE_MS = 1000 };
@@ -30,10 +36,16 @@ enum { SNOOZE_MS = 1000 };
 /* The task's, else what its handler was registered with, else the worker's, else asynq's. */
 static quern_retry_policy policy_of(const struct quern_worker *worker, const struct quern_run *run)
 {
-    const struct qn_task *task = &run->leased->task;
-    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, task->type);
-    return qn_retry_policy_resolve(&task->retry, entry != NULL ? &entry->options.retry : NULL,
+    const struct qn_mux_entry *entry = run->entry;
+    return qn_retry_policy_resolve(&run->leased->task.retry,
+                                   entry != NULL ? &entry->options.retry : NULL,
                                    &worker->options.retry);
+}
+
+/* What its callbacks get: a command has none, its `user` is ours. */
+static void *user_of(const struct qn_mux_entry *entry)
+{
+    return entry->free_user == NULL ? entry->user : NULL;
 }
 
 /* The delay that the handler requested in this run; else that of its function, if the task has no
@@ -41,14 +53,14 @@ static quern_retry_policy policy_of(const struct quern_worker *worker, const str
 static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
-    const struct qn_mux_entry *entry = qn_mux_find(worker->mux, leased->task.type);
+    const struct qn_mux_entry *entry = run->entry;
     if (run->again_in_ms >= 0) {
         return run->again_in_ms;
     }
     if (leased->task.retry.kind == QN_BACKOFF_DEFAULT && entry != NULL &&
         entry->options.retry_delay_ms != NULL) {
         int64_t delay_ms =
-            entry->options.retry_delay_ms(leased->retry_count, &run->view, entry->user);
+            entry->options.retry_delay_ms(leased->retry_count, &run->view, user_of(entry));
         return delay_ms < 0 ? 0 : delay_ms < QN_DURATION_MS_MAX ? delay_ms : QN_DURATION_MS_MAX;
     }
     quern_retry_policy policy = policy_of(worker, run);
@@ -137,6 +149,42 @@ static const char *interruption(const struct quern_run *run, enum qn_cancel_reas
     return NULL;
 }
 
+/* The class of the error of a run that was cancelled, if its handler sets none. */
+static const char *class_of(enum qn_cancel_reason reason)
+{
+    switch (reason) {
+    case QN_REASON_TIMEOUT:
+        return "timeout";
+    case QN_REASON_DEADLINE:
+        return "deadline";
+    case QN_REASON_OPERATOR_RETRY:
+    case QN_REASON_OPERATOR_ARCHIVE:
+        return "cancelled";
+    case QN_REASON_NONE:
+    case QN_REASON_LEASE_LOST:
+    case QN_REASON_SHUTDOWN:
+        return "";
+    }
+    return "";
+}
+
+/* Archives what its handler's options do not let be retried. why: see qn_failure_is_final. */
+static void make_final(const struct quern_run *run, const char *error_class,
+                       enum qn_cancel_reason reason, struct qn_verdict *verdict,
+                       char why[QN_FAILURE_WHY_SIZE])
+{
+    why[0] = '\0';
+    bool timed_out = reason == QN_REASON_TIMEOUT || reason == QN_REASON_DEADLINE;
+    bool asked = reason == QN_REASON_OPERATOR_RETRY;
+    if (run->entry == NULL || asked || verdict->kind != QN_RETRY ||
+        !qn_failure_is_final(&run->entry->options, error_class, timed_out, why)) {
+        return;
+    }
+    verdict->kind = QN_ARCHIVE;
+    verdict->outcome = QUERN_ARCHIVE;
+    verdict->delay_ms = 0;
+}
+
 /* Without the text. */
 static struct qn_verdict interrupted(struct quern_worker *worker, const struct quern_run *run,
                                      enum qn_cancel_reason reason, bool started)
@@ -172,6 +220,8 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
 {
     bool started = run->phase != QN_RUN_WAITING;
     struct qn_verdict verdict = interrupted(worker, run, reason, started);
+    char why[QN_FAILURE_WHY_SIZE]; /* the class says no more than the text: "timeout" */
+    make_final(run, class_of(reason), reason, &verdict, why);
     verdict.error = interruption(run, reason, run->interruption);
     *ret_verdict = verdict;
 }
@@ -194,16 +244,97 @@ static void judge_interrupted(struct quern_worker *worker, struct quern_run *run
     *ret_verdict = verdict;
 }
 
+/* Its process died: what its handler's options say. */
+static void judge_crash(struct quern_worker *worker, const struct quern_run *run,
+                        struct qn_verdict *verdict)
+{
+    int32_t policy = run->entry != NULL ? run->entry->options.on_crash : QUERN_ON_CRASH_REQUEUE;
+    switch ((quern_on_crash)policy) {
+    case QUERN_ON_CRASH_REQUEUE:
+        return;
+    case QUERN_ON_CRASH_FAIL:
+        verdict->kind = QN_RETRY;
+        verdict->delay_ms = retry_delay_ms(worker, run);
+        break;
+    case QUERN_ON_CRASH_ARCHIVE:
+        verdict->kind = QN_ARCHIVE;
+        verdict->outcome = QUERN_ARCHIVE;
+        break;
+    case QUERN_ON_CRASH_DROP:
+        verdict->kind = QN_DROP;
+        verdict->outcome = QUERN_DROP;
+        break;
+    }
+    verdict->cause = QUERN_CAUSE_NONE;
+    verdict->error = text_or(run->error, "its process died");
+}
+
+/* Puts the reason why it is not retried before its error. Out of memory the error stays. */
+static void set_why(struct quern_run *run, const char *why, struct qn_verdict *verdict)
+{
+    if (why[0] == '\0') {
+        return;
+    }
+    char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+    (void)snprintf(text, sizeof text, "%s: %s", why, text_or(verdict->error, ""));
+    char *before = run->error;
+    run->error = NULL;
+    qn_run_set_error(run, text, strlen(text));
+    if (run->error == NULL) {
+        run->error = before;
+        return;
+    }
+    qn_free(before);
+    verdict->error = run->error;
+}
+
+/* Without mutex. The callback may replace the error text. */
+static void call_on_error(struct quern_run *run, struct qn_verdict *verdict)
+{
+    const struct qn_mux_entry *entry = run->entry;
+    bool failed =
+        verdict->kind == QN_RETRY || verdict->kind == QN_ARCHIVE || verdict->kind == QN_CANCEL;
+    if (!failed || entry == NULL || entry->options.on_error == NULL) {
+        return;
+    }
+    const struct qn_leased *leased = run->leased;
+    bool is_final =
+        verdict->kind != QN_RETRY || run->acked || leased->retry_count >= leased->task.retry_max;
+    const quern_failure failure = {
+        .error = text_or(verdict->error, ""),
+        .error_class = run->error_class,
+        .outcome = verdict->outcome,
+        .is_final = is_final,
+        .delay_ms = is_final ? 0 : verdict->delay_ms,
+    };
+    bool is_own = verdict->error == run->error;
+    entry->options.on_error(run, &run->view, &failure, user_of(entry));
+    verdict->error = is_own ? run->error : verdict->error;
+}
+
 void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict)
 {
     enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (reason == QN_REASON_NONE || is_final(run->outcome)) {
+    if (is_final(run->outcome)) {
+        reason = QN_REASON_NONE;
+    }
+    if (run->error_class[0] == '\0') {
+        quern_run_set_error_class(run, run->crashed ? "crash" : class_of(reason));
+    }
+    if (reason == QN_REASON_NONE) {
         *ret_verdict = (struct qn_verdict){.offered = true, .outcome = run->outcome};
         judge_outcome(worker, run, ret_verdict);
     } else {
         judge_interrupted(worker, run, reason, ret_verdict);
     }
+    if (ret_verdict->kind == QN_CRASH) {
+        judge_crash(worker, run, ret_verdict);
+    }
+    char why[QN_FAILURE_WHY_SIZE];
+    make_final(run, run->error_class, reason, ret_verdict, why);
+    set_why(run, why, ret_verdict);
+    call_on_error(run, ret_verdict);
 }
 
 void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict)
