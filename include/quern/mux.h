@@ -117,15 +117,16 @@ QUERN_NODISCARD static inline quern_status quern_mux_handle(quern_mux *mux, cons
  * stdin, QUERN_TASK_ID, QUERN_TASK_TYPE, QUERN_QUEUE, QUERN_RETRY_COUNT, QUERN_FENCE and others
  * (docs/guide/handlers.md) in its environment. Its descriptor 3 is open for writing: each line
  * "PERCENT", "PERCENT NOTE" or "NOTE" is its progress, as by quern_run_write_progress. The latest
- * is stored at most once a second, less often with very many commands (a worker spends about 100 ms
- * of each second on it), and a note is cut at 256 bytes. If the task has retention, stdout becomes
- * the result (cut at stdout_size_max, with a last line that reports the cut, and a warning in the
- * log). The exit code decides the outcome: 0 done, 75 retry, 65 archive, any other one a failure
- * (retry). When the run is cancelled the group receives SIGTERM, and SIGKILL after kill_after_ms.
- * Death by a signal that quern did not send is a crash. A command that cannot be started (no
- * process, descriptor or memory) costs its task no attempt: the run is given back, and the worker
- * pauses fetching for a moment. With an environment too large for the system it could never start:
- * that is a failure (retry). Errors as quern_mux_handle. */
+ * is stored at most once a second, less often with very many commands (a worker spends about 100
+ * ms of each second on it), and a note is cut at 256 bytes. "retry-in=DURATION",
+ * "snooze=DURATION", "error-class=CLASS" and "no-retry=CLASS" are requests instead. If the task
+ * has retention, stdout becomes the result (cut at stdout_size_max, with a last line that reports
+ * the cut, and a warning in the log). The exit code decides the outcome: 0 done, 75 retry, 65
+ * archive, any other one a failure (retry). When the run is cancelled the group receives SIGTERM,
+ * and SIGKILL after kill_after_ms. Death by a signal that quern did not send is a crash. A command
+ * that cannot be started (no process, descriptor or memory) costs its task no attempt: the run is
+ * given back, and the worker pauses fetching for a moment. With an environment too large for the
+ * system it could never start: that is a failure (retry). Errors as quern_mux_handle. */
 QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern,
                                                           const char *command,
                                                           const quern_exec_options *options,
