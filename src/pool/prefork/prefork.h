@@ -39,6 +39,7 @@ struct qn_prefork_item {
     struct qn_prefork_child *child;
     uint64_t sequence;
     uint32_t slot;
+    bool is_killed; /* while it was on its way to a child */
 };
 
 /* Why a child ended. */
@@ -89,11 +90,13 @@ struct qn_prefork_options {
     size_t stderr_size_max;  /* last bytes kept for `died`; all is copied to our stderr, too */
     int64_t kill_after_ms;   /* from TERM to KILL of its group */
     struct qn_zygote_limits limits; /* of each child from its start */
+    void *user;                     /* given to the ops */
 };
 
+/* Starts its children at once. The zygote is the pool's if it succeeds. */
 QUERN_NODISCARD quern_status qn_prefork_new(struct qn_zygote *zygote,
                                             const struct qn_prefork_options *options,
-                                            const struct qn_prefork_ops *ops, void *user,
+                                            const struct qn_prefork_ops *ops,
                                             struct qn_prefork **ret_prefork, quern_error *err);
 /* Appends items (a list of node) and empties the list. Any thread. */
 void qn_prefork_submit(struct qn_prefork *prefork, struct qn_list *take_items);

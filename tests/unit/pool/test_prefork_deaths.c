@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+/* test_prefork_deaths.c - how a child dies, whom it is charged to, and what is known of it. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib_prefork.h"
+#include "lib_test.h"
+#include "pool/prefork/crash.h"
+
+/* Under ASan or UBSan they would be reported as bugs of ours. */
+#define DEADLY __attribute__((noinline, no_sanitize("address", "undefined", "thread")))
+
+static volatile int zero;
+static volatile char sink;
+
+DEADLY static void segfault(void)
+{
+    volatile char *nothing = (volatile char *)(uintptr_t)(16 + zero);
+    *nothing = 1;
+}
+
+DEADLY static void divide(void)
+{
+    volatile int many = 1000;
+    sink = (char)(many / zero);
+}
+
+DEADLY static int overflow(int depth)
+{
+    volatile char frame[1024];
+    frame[depth % 1024] = (char)depth;
+    return depth > 100000000 ? 0 : overflow(depth + 1) + frame[(depth + 1) % 1024];
+}
+
+static void hog_memory(void)
+{
+    for (;;) {
+        size_t size = (size_t)1 << 24;
+        char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) {
+            abort();
+        }
+        memset(memory, 1, size);
+    }
+}
+
+static void burn(void)
+{
+    while (zero == 0) {
+        sink++;
+    }
+}
+
+/* d: die; the second letter says how. */
+static void die(struct qn_prefork_call *call, struct qn_bytes body, struct qn_buf *out)
+{
+    (void)call;
+    (void)out;
+    const char *text = body.data;
+    (void)!write(STDERR_FILENO, "last words\n", 11);
+    switch (text[1]) {
+    case 's':
+        segfault();
+        break;
+    case 'a':
+        abort();
+    case '0':
+        _exit(0);
+    case '3':
+        exit(3);
+    case 'o':
+        sink = (char)overflow(zero);
+        break;
+    case 'f':
+        divide();
+        break;
+    case 'b':
+        burn();
+        break;
+    case 'm':
+        hog_memory();
+        break;
+    case 'k':
+        (void)raise(SIGKILL);
+        break;
+    default:
+        break;
+    }
+}
+
+struct expected {
+    const char *text;
+    int signal; /* 0: it exits */
+    int code;
+    const char *backtrace;
+    uint64_t cpu_ms;
+    uint64_t address_space_bytes;
+};
+
+/* Sanitizers reserve terabytes of addresses. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SPACE 0
+#define HOG "da"
+#else
+#define SPACE ((uint64_t)1 << 30)
+#define HOG "dm"
+#endif
+
+static const struct expected expected[] = {
+    {"ds", SIGSEGV, 0, "SIGSEGV at address 0x10\n", 0, 0},
+    {"da", SIGABRT, 0, "SIGABRT\n", 0, 0},
+    {"d0", 0, 0, "", 0, 0},
+    {"d3", 0, 3, "", 0, 0},
+    {"do", SIGSEGV, 0, "SIGSEGV at address 0x", 0, 0},
+    {"df", SIGFPE, 0, "SIGFPE", 0, 0},
+    {"db", SIGXCPU, 0, "SIGXCPU", 1000, 0},
+    {HOG, SIGABRT, 0, "SIGABRT\n", 0, SPACE},
+    {"dk", SIGKILL, 0, "", 0, 0},
+};
+
+static void check_death(const struct lib_prefork_item *item, const struct expected *end)
+{
+    assert_int_equal(item->deaths, 1);
+    assert_true(item->started);
+    assert_false(item->by_us);
+    assert_string_equal(item->hostile, "");
+    assert_int_equal(WIFSIGNALED(item->status), end->signal != 0);
+    assert_int_equal(end->signal != 0 ? WTERMSIG(item->status) : WEXITSTATUS(item->status),
+                     end->signal != 0 ? end->signal : end->code);
+    assert_int_equal(strncmp(item->backtrace, end->backtrace, strlen(end->backtrace)), 0);
+    if (end->backtrace[0] != '\0') {
+        assert_non_null(strstr(item->backtrace, "unit_pool_prefork_deaths"));
+    }
+    assert_non_null(strstr(item->stderr_text, "last words\n"));
+    assert_int_equal(item->over_cpu, end->signal == SIGXCPU);
+}
+
+static void each_death_is_charged_to_the_item_that_ran(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    lib_prefork_init(&pool);
+    pool.options.window = 4;
+    lib_prefork_start(&pool, die);
+    for (size_t i = 0; i < TEST_COUNT(expected); i++) {
+        struct lib_prefork_item items[4] = {{.item = {.is_short = true}},
+                                            {.item = {.is_short = true}},
+                                            {.item = {.is_short = true}},
+                                            {.item = {.is_short = true}}};
+        items[1].item.limits.cpu_ms = expected[i].cpu_ms;
+        items[1].item.limits.address_space_bytes = expected[i].address_space_bytes;
+        for (size_t j = 0; j < TEST_COUNT(items); j++) {
+            lib_prefork_submit(&pool, &items[j], j == 1 ? expected[i].text : "ewell");
+        }
+        assert_false(lib_prefork_wait(&pool, &items[1]));
+        check_death(&items[1], &expected[i]);
+        for (size_t j = 0; j < TEST_COUNT(items); j++) {
+            if (j != 1 && !lib_prefork_wait(&pool, &items[j])) {
+                assert_true(j > 1); /* it was behind, and goes again */
+                assert_false(items[j].started);
+                lib_prefork_run(&pool, &items[j], "ewell");
+                assert_int_equal(items[j].results, 1);
+            }
+        }
+    }
+    lib_prefork_stop(&pool);
+}
+
+static void limits_are_lifted_after_the_item(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    struct lib_prefork_item item = {.item = {.limits = {.cpu_ms = 1}}};
+    struct lib_prefork_item pid;
+    lib_prefork_init(&pool);
+    lib_prefork_start(&pool, die);
+    lib_prefork_submit(&pool, &item, "p");
+    assert_true(lib_prefork_wait(&pool, &item));
+    lib_prefork_run(&pool, &pid, "p");
+    assert_string_equal(item.result, pid.result);
+    struct rlimit limit;
+    assert_int_equal(prlimit((pid_t)strtol(pid.result, NULL, 10), RLIMIT_CPU, NULL, &limit), 0);
+    assert_true(limit.rlim_cur == RLIM_INFINITY);
+    lib_prefork_stop(&pool);
+}
+
+static void end_at_start(void *user)
+{
+    (void)user;
+    _exit(1);
+}
+
+static int run_broken(const struct qn_zygote_ends *ends, void *user)
+{
+    (void)ends;
+    end_at_start(user);
+    return 0;
+}
+
+/* Counts how often the log says that a child ended. */
+struct counter {
+    pthread_mutex_t mutex;
+    int ended;
+};
+
+static void count_ends(int level, const char *message, pid_t pid, const char *detail, void *user)
+{
+    struct counter *counter = user;
+    (void)level;
+    (void)pid;
+    (void)detail;
+    (void)pthread_mutex_lock(&counter->mutex);
+    counter->ended += strcmp(message, "a child ended") == 0 ? 1 : 0;
+    (void)pthread_mutex_unlock(&counter->mutex);
+}
+
+static bool has_three(void *user)
+{
+    struct counter *counter = user;
+    (void)pthread_mutex_lock(&counter->mutex);
+    bool three = counter->ended >= 3;
+    (void)pthread_mutex_unlock(&counter->mutex);
+    return three;
+}
+
+static void children_that_die_at_their_start_are_started_slower_and_slower(void **state)
+{
+    (void)state;
+    static const struct qn_zygote_program program = {.run_child = run_broken};
+    struct counter counter = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    const struct qn_prefork_ops ops = {.log = count_ends};
+    const struct qn_prefork_options options = {
+        .size = 1, .window = 1, .frame_size_max = 1024, .stderr_size_max = 10, .user = &counter};
+    struct qn_zygote *zygote = NULL;
+    struct qn_prefork *prefork = NULL;
+    quern_error error = {0};
+    assert_ok(qn_zygote_fork(&program, &zygote, &error), error);
+    int64_t began_ms = test_now_ms();
+    assert_ok(qn_prefork_new(zygote, &options, &ops, &prefork, &error), error);
+    assert_true(test_until(has_three, &counter));
+    assert_true(test_now_ms() - began_ms >= 150); /* 50 + 100 ms between them */
+    qn_prefork_free(prefork);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_death_is_charged_to_the_item_that_ran),
+    cmocka_unit_test(limits_are_lifted_after_the_item),
+    cmocka_unit_test(children_that_die_at_their_start_are_started_slower_and_slower),
+};
+TEST_MAIN(tests)
