@@ -66,6 +66,15 @@ typedef struct quern_worker_options {
                                * before run ends with QUERN_E_TIMEOUT (QUERN_E_STATE if they have
                                * ended by then), so that the process is started again; 0: 1 minute;
                                * -1: no limit */
+    /* How long runs that were cancelled at the end of shutdown_timeout_ms may take to end, before
+     * they are killed (commands) or given up, and given back; 0: 1 s, and 250 ms after a second
+     * quern_worker_stop; -1: until all have ended. */
+    int64_t soft_shutdown_timeout_ms;
+    int32_t prefetch_max; /* runs prefetched beyond free slots, of types whose handler says nothing:
+                           * 1 to 64; 0: measured, and only of types whose runs are short; -1:
+                           * none. One that has not started after 100 ms goes back to its queue,
+                           * where another worker may take it */
+    int32_t reserved;     /* 0 */
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
@@ -108,9 +117,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_run_until_signal(quern_worke
                                                                      quern_error *err);
 
 /* Any thread; async-signal-safe; NULL does nothing. The first call drains: the worker stops
- * fetching and lets runs finish within shutdown_timeout_ms. The second call ends that wait at once.
- * If the broker does not answer, the worker waits 5 s more if outcomes are to be written, else
- * about 2 s. */
+ * fetching and lets runs finish within shutdown_timeout_ms, then cancels them and waits for
+ * soft_shutdown_timeout_ms, then gives them back. Each further call ends the wait of one stage.
+ * No task is lost, and none that is given back uses a retry. If the broker does not answer, the
+ * worker waits 5 s more if outcomes are to be written, else about 2 s. */
 QUERN_API void quern_worker_stop(quern_worker *worker);
 /* Stops fetching; the worker and its runs continue (SIGTSTP in the CLI). Any thread;
  * async-signal-safe; NULL does nothing. */

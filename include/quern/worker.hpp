@@ -29,6 +29,8 @@ struct worker_options {
     milliseconds lease{0};
     milliseconds quarantine_after{0};
     milliseconds stuck_timeout{0};
+    milliseconds soft_shutdown_timeout{0};
+    int prefetch_max = 0;
     quern_retry_policy retry{};
     std::string host{};
     const quern_clock *clock = nullptr;
@@ -166,6 +168,8 @@ class worker
             out.lease_ms = options.lease.count();
             out.quarantine_after_ms = options.quarantine_after.count();
             out.stuck_timeout_ms = options.stuck_timeout.count();
+            out.soft_shutdown_timeout_ms = options.soft_shutdown_timeout.count();
+            out.prefetch_max = options.prefetch_max;
             out.retry = options.retry;
             out.clock = options.clock;
             out.host = detail::text_or_null(options.host);

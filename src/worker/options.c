@@ -72,6 +72,18 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "stuck_timeout_ms is %lld",
                             (long long)options->stuck_timeout_ms);
     }
+    if (options->soft_shutdown_timeout_ms < -1 ||
+        options->soft_shutdown_timeout_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "soft_shutdown_timeout_ms is %lld",
+                            (long long)options->soft_shutdown_timeout_ms);
+    }
+    if (options->prefetch_max < -1 || options->prefetch_max > QN_PREFETCH_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "prefetch_max is %d, not -1 to %d",
+                            (int)options->prefetch_max, QN_PREFETCH_MAX);
+    }
+    if (options->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker options: reserved is not 0");
+    }
     return qn_retry_policy_check(&options->retry, err);
 }
 

@@ -3,7 +3,7 @@
  *
  *   1. fetch no more, give back runs that have not started, and let the rest finish
  *      (shutdown_timeout_ms)
- *   2. cancel what still runs, and give it a moment
+ *   2. cancel what still runs, and give it a moment (soft_shutdown_timeout_ms)
  *   3. give it up: its task goes back to its queue, and what its handler returns later is ignored
  *   4. wait until the broker has confirmed all of that, or until it is clear that it does not
  *      answer: then the leases run out, the tasks come back by themselves, and the log names the
@@ -182,6 +182,14 @@ static void deliver(struct quern_worker *worker)
     }
 }
 
+/* How long a cancelled run may take to end; -1: as long as it wants. */
+static int64_t grace_ms(struct quern_worker *worker)
+{
+    bool at_once = atomic_load(&worker->stops) >= 2;
+    int64_t own_ms = worker->options.soft_shutdown_timeout_ms;
+    return own_ms != 0 ? own_ms : at_once ? GRACE_AT_ONCE_MS : GRACE_MS;
+}
+
 void qn_shutdown_drain(struct quern_worker *worker)
 {
     if (qn_data_loss_found(worker, NULL)) {
@@ -193,8 +201,7 @@ void qn_shutdown_drain(struct quern_worker *worker)
     bool ended = wait_for(worker, worker->options.shutdown_timeout_ms, (struct goal){false, 2});
     if (!ended) {
         cancel_all(worker);
-        bool at_once = atomic_load(&worker->stops) >= 2;
-        ended = wait_for(worker, at_once ? GRACE_AT_ONCE_MS : GRACE_MS, (struct goal){false, 3});
+        ended = wait_for(worker, grace_ms(worker), (struct goal){false, 3});
     }
     size_t count = ended ? 0 : give_up_all(worker);
     if (count > 0) {

@@ -221,8 +221,9 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
             continue; /* it needs no slot: where there are many, a known type is far behind */
         }
         const struct qn_mux_entry *entry = qn_mux_find(worker->mux, type);
-        uint32_t allowed = qn_prefetch_ahead(&pump->prefetch, type,
-                                             entry != NULL ? entry->options.prefetch_max : 0);
+        int32_t own = entry != NULL ? entry->options.prefetch_max : 0;
+        uint32_t allowed =
+            qn_prefetch_ahead(&pump->prefetch, type, own != 0 ? own : worker->options.prefetch_max);
         allowed = survived_a_crash(request->leased[i]) ? 0 : allowed;
         ahead = allowed < ahead ? allowed : ahead;
     }

@@ -134,6 +134,59 @@ static void runs_fetched_ahead_that_do_not_start_are_taken_back(void **state)
     rig_free(rig);
 }
 
+static void a_busy_worker_holds_back_nothing_that_another_could_run(void **state)
+{
+    (void)state;
+    enum { SHORT = 40 };
+    static const int32_t prefetch_max[] = {0, 8}; /* measured, and a fixed number */
+    for (size_t i = 0; i < TEST_COUNT(prefetch_max); i++) {
+        struct rig *rig = rig_new(false);
+        struct rig_worker busy;
+        struct rig_worker idle;
+        rig_start(rig, &busy,
+                  &(quern_worker_options){.concurrency = 1, .prefetch_max = prefetch_max[i]});
+        rig_put_many_of(rig, "t", NULL, "short", SHORT); /* so short that they are prefetched */
+        rig_wait_reports(rig, SHORT);
+        for (int k = 0; k < 4; k++) {
+            char id[16];
+            (void)snprintf(id, sizeof id, "hold%d", k);
+            rig_put_task(
+                rig, &(quern_task){.id = id, .type = "t", .payload = "hold", .payload_size = 4});
+        }
+        rig_wait_starts(rig, SHORT + 1);
+        rig_start(rig, &idle, &(quern_worker_options){.concurrency = 3});
+        rig_wait_starts(rig, SHORT + 4); /* all at a time, though one worker could hold them all */
+        assert_int_equal(rig_stats(&busy).running, 1);
+        assert_int_equal(rig_stats(&idle).running, 3);
+        rig_open_gate(rig);
+        rig_wait_reports(rig, SHORT + 4);
+        rig_stop(&busy);
+        rig_stop(&idle);
+        assert_int_equal(rig->start_count, SHORT + 4);
+        rig_free(rig);
+    }
+}
+
+static void a_worker_fetches_a_fixed_number_ahead(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .prefetch_max = 2});
+    rig_put(rig, "first", "done"); /* shows the worker a type: one run is too few to measure */
+    rig_wait_reports(rig, 1);
+    rig_put(rig, "hold0", "hold");
+    rig_wait_starts(rig, 2);
+    rig_put(rig, "hold1", "hold");
+    rig_put(rig, "hold2", "hold");
+    rig_wait_given_back(&worker, 1); /* it was fetched, though no slot was free */
+    rig_open_gate(rig);
+    rig_wait_reports(rig, 4);
+    rig_stop(&worker);
+    assert_int_equal(rig->start_count, 4);
+    rig_free(rig);
+}
+
 static void a_run_taken_back_before_its_start_leaves_the_cause_it_came_with(void **state)
 {
     (void)state;
@@ -216,6 +269,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_queues_get_their_shares_in_every_window),
     cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
     cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
+    cmocka_unit_test(a_busy_worker_holds_back_nothing_that_another_could_run),
+    cmocka_unit_test(a_worker_fetches_a_fixed_number_ahead),
     cmocka_unit_test(a_run_taken_back_before_its_start_leaves_the_cause_it_came_with),
     cmocka_unit_test(the_start_of_a_prefetched_run_is_reported_to_the_broker),
     cmocka_unit_test(pause_holds_also_for_runs_fetched_ahead),

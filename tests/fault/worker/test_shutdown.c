@@ -147,6 +147,66 @@ static void the_second_stop_ends_the_wait_at_once(void **state)
     rig_free(rig);
 }
 
+/* Of the two runs one ends when it is cancelled, the other one does not. */
+static struct rig *rig_in_first_stage(struct rig_worker *worker)
+{
+    struct rig *rig = rig_new(false);
+    rig_put(rig, "listens", "wait");
+    rig_put(rig, "deaf", "hold");
+    rig_start(rig, worker,
+              &(quern_worker_options){
+                  .concurrency = 2, .shutdown_timeout_ms = -1, .soft_shutdown_timeout_ms = -1});
+    rig_wait_starts(rig, 2);
+    quern_worker_stop(worker->worker);
+    assert_true(test_until(rig_is_draining, worker->worker));
+    assert_int_equal(rig_state(rig, "listens"), QUERN_TASK_ACTIVE);
+    assert_int_equal(rig_state(rig, "deaf"), QUERN_TASK_ACTIVE);
+    return rig;
+}
+
+static void expect_given_back(struct rig *rig, const char *id)
+{
+    rig_wait_state(rig, id, QUERN_TASK_PENDING);
+    quern_task_info *info = rig_inspect(rig, id);
+    assert_int_equal(quern_task_info_retry_count(info), 0);
+    assert_int_equal(quern_task_info_crash_count(info), 0);
+    assert_int_equal(quern_task_info_cause(info), QUERN_CAUSE_GIVEN_BACK);
+    quern_task_info_free(info);
+}
+
+static void each_stop_ends_one_stage(void **state)
+{
+    (void)state;
+    struct rig_worker worker;
+    struct rig *rig = rig_in_first_stage(&worker);
+    quern_worker_stop(worker.worker);
+    expect_given_back(rig, "listens");
+    assert_int_equal(rig_state(rig, "deaf"), QUERN_TASK_ACTIVE);
+    assert_int_equal(rig_stats(&worker).running, 1);
+    quern_worker_stop(worker.worker);
+    assert_int_equal(pthread_join(worker.thread, NULL), 0);
+    assert_int_equal(worker.status, QUERN_E_TIMEOUT);
+    expect_given_back(rig, "deaf");
+    rig_open_gate(rig);
+    rig_wait_empty(rig);
+    quern_worker_free(worker.worker);
+    assert_int_equal(rig->start_count, 2);
+    rig_free(rig);
+}
+
+static void a_cancelled_run_that_ends_in_its_soft_time_counts(void **state)
+{
+    (void)state;
+    struct rig_worker worker;
+    struct rig *rig = rig_in_first_stage(&worker);
+    quern_worker_stop(worker.worker);
+    expect_given_back(rig, "listens");
+    rig_open_gate(rig);
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig_state(rig, "deaf"), 0); /* done, after it was cancelled */
+    rig_free(rig);
+}
+
 /* The present turn of the pump may have begun before something changed; the next one knows of
  * it. */
 static void wait_for_the_end_of_this_turn(const struct rig_worker *worker)
@@ -239,6 +299,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(done_during_shutdown_counts),
     TEST_ONLY_OVER("redis", a_worker_that_runs_nothing_does_not_wait_for_runs),
     cmocka_unit_test(the_second_stop_ends_the_wait_at_once),
+    cmocka_unit_test(each_stop_ends_one_stage),
+    cmocka_unit_test(a_cancelled_run_that_ends_in_its_soft_time_counts),
     cmocka_unit_test(a_quiet_worker_fetches_nothing_more),
     cmocka_unit_test(a_worker_announces_itself_and_withdraws),
     cmocka_unit_test(a_worker_runs_once),

@@ -41,6 +41,10 @@ static const struct {
     {{.shutdown_timeout_ms = -2}, "shutdown_timeout_ms is -2"},
     {{.quarantine_after_ms = -1}, "quarantine_after_ms is -1"},
     {{.stuck_timeout_ms = -2}, "stuck_timeout_ms is -2"},
+    {{.soft_shutdown_timeout_ms = -2}, "soft_shutdown_timeout_ms is -2"},
+    {{.prefetch_max = -2}, "prefetch_max is -2, not -1 to 64"},
+    {{.prefetch_max = 65}, "prefetch_max is 65, not -1 to 64"},
+    {{.reserved = 1}, "reserved is not 0"},
     {{.retry = {.kind = 9}}, "retry"},
     {{.host = ""}, "host is not"},
     {{.host = "a b"}, "host is not"},
@@ -53,6 +57,9 @@ static const quern_worker_options good[] = {
     {.lease_ms = QN_LEASE_MS_MIN},
     {.shutdown_timeout_ms = -1},
     {.stuck_timeout_ms = -1},
+    {.soft_shutdown_timeout_ms = -1},
+    {.prefetch_max = -1},
+    {.prefetch_max = 64},
     {.host = "host-a"},
 };
 
