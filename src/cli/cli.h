@@ -71,6 +71,7 @@ extern const struct qn_noun qn_noun_db;
 extern const struct qn_noun qn_noun_doctor;
 extern const struct qn_noun qn_noun_enqueue;
 extern const struct qn_noun qn_noun_help;
+extern const struct qn_noun qn_noun_internal; /* in no table: see main.c */
 extern const struct qn_noun qn_noun_limit;
 extern const struct qn_noun qn_noun_queue;
 extern const struct qn_noun qn_noun_schedule;

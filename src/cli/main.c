@@ -67,7 +67,8 @@ static bool find_verb(struct qn_cli *cli, int *ret_exit)
     if (word == NULL) {
         return false;
     }
-    cli->noun = qn_cli_find_noun(cli, word);
+    cli->noun =
+        strcmp(word, qn_noun_internal.name) == 0 ? &qn_noun_internal : qn_cli_find_noun(cli, word);
     if (cli->noun == NULL) {
         *ret_exit = refuse_first_word(cli, word);
         return false;

@@ -267,6 +267,14 @@ static quern_status read_headers(struct qn_import_line *line, const char *key, j
     return QUERN_OK;
 }
 
+/* The rest of a task that `quern task save` wrote; it is no part of the new one. */
+static quern_status skip_saved(struct qn_import_line *line, const char *key, json_t *value,
+                               quern_error *err)
+{
+    (void)line;
+    return json_is_object(value) ? QUERN_OK : refuse_kind(key, "an object", err);
+}
+
 /* --- The line ------------------------------------------------------------------------- */
 
 enum kind {
@@ -305,6 +313,7 @@ static const struct {
     {"group", KIND_TEXT, FIELD(group)},
     {"limit_key", KIND_TEXT, FIELD(limit_key)},
     {"headers", .read = read_headers},
+    {"saved", .read = skip_saved},
 };
 #undef FIELD
 

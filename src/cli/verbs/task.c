@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* task.c - `quern task inspect`, and the table of all task verbs.
  *
- * list is in task_list.c; run, archive, delete and cancel are in task_act.c. */
+ * list is in task_list.c; run, archive, delete and cancel are in task_act.c; save and replay are in
+ * cli/replay. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/text.h"
+#include "cli/replay/replay.h"
+#include "cli/replay/save.h"
 #include "cli/service.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
@@ -248,6 +251,26 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = SIZE_MAX,
      .run = run_inspect},
+    {.name = "save",
+     .operands = "ID",
+     .summary = "print a task as one line of JSON, for a replay",
+     .about = "The line can also be enqueued: quern enqueue --from FILE.",
+     .example = "  quern task save 0199f3a1 > t.task",
+     .options = qn_save_options,
+     .option_count = QN_SAVE_OPTION_COUNT,
+     .operand_min = 1,
+     .operand_max = 1,
+     .run = qn_save},
+    {.name = "replay",
+     .operands = "FILE",
+     .summary = "run a saved task once on a scratch broker, also in a debugger",
+     .about = "Exit codes as of quern work --until-idle: 0 done, 3 the task failed or crashed.",
+     .example = "  quern task replay t.task --handlers ./handlers.so --under gdb",
+     .options = qn_replay_options,
+     .option_count = QN_REPLAY_OPTION_COUNT,
+     .operand_min = 1,
+     .operand_max = 1,
+     .run = qn_replay},
     ACT_VERB("run", "make tasks pending now: by their ids, or all of a state",
              "Not for tasks that are active or pending. Of several ids each is tried.",
              "  quern task run --all --state archived --queue default --yes", qn_task_act_run),
@@ -267,5 +290,5 @@ static const struct qn_verb verbs[] = {
      .run = qn_task_act_cancel},
 };
 #undef ACT_VERB
-const struct qn_noun qn_noun_task = {"task", "list, inspect, run, archive, delete or cancel tasks",
-                                     verbs, QN_COUNT_OF(verbs)};
+const struct qn_noun qn_noun_task = {
+    "task", "list, inspect, save, replay, run, archive, delete, cancel", verbs, QN_COUNT_OF(verbs)};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* internal.c - `quern internal`: processes that other verbs start, by executing the program again.
+ *
+ * Neither the help nor the completions name them. */
+#include "cli/cli.h"
+#include "cli/replay/replay_run.h"
+
+static const struct qn_verb verbs[] = {
+    {.name = "replay",
+     .operands = "",
+     .summary = "the worker of quern task replay",
+     .example = "  quern task replay t.task --exec ./handler",
+     .options = qn_replay_run_options,
+     .option_count = QN_REPLAY_RUN_OPTION_COUNT,
+     .run = qn_replay_run},
+};
+const struct qn_noun qn_noun_internal = {"internal", "processes that other verbs start", verbs,
+                                         QN_COUNT_OF(verbs)};
