@@ -23,11 +23,19 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "pool/prefork/zygote_internal.h"
 #include "pool/prefork/zygote_main.h"
 #include "pool/prefork/zygote_wire.h"
 
 /* How long a full socket is waited for, and the end of a zygote that is freed. */
 enum { SEND_MS = 2000, END_MS = 8000, SEND_BUFFER_SIZE = 1 << 20 };
+
+/* ThreadSanitizer has a thread of its own, from the first other one on. */
+#if defined(__SANITIZE_THREAD__)
+enum { THREADS_MAX = 2 };
+#else
+enum { THREADS_MAX = 1 };
+#endif
 
 struct qn_zygote {
     int socket_fd;
@@ -35,6 +43,7 @@ struct qn_zygote {
     int epoll_fd; /* of both */
     pid_t pid;
     bool is_gone;
+    struct qn_room hello; /* of a served one */
 };
 
 static void close_fd(int fd)
@@ -45,17 +54,17 @@ static void close_fd(int fd)
 }
 
 /* The number of links of the directory: two, and one for each thread. */
-static quern_status check_threads(quern_error *err)
+quern_status qn_zygote_check_threads(quern_error *err)
 {
     struct stat tasks;
     if (stat("/proc/self/task", &tasks) != 0) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED, "cannot count threads: /proc/self/task: %s",
                             strerror(errno));
     }
-    if (tasks.st_nlink > 3) {
+    if (tasks.st_nlink > THREADS_MAX + 2) {
         return qn_error_set(err, QUERN_E_THREADS,
-                            "this process has %ju other threads: start the zygote first",
-                            (uintmax_t)tasks.st_nlink - 3);
+                            "this process has %ju threads: start the zygote before them",
+                            (uintmax_t)tasks.st_nlink - 2);
     }
     return QUERN_OK;
 }
@@ -73,35 +82,40 @@ static void kill_and_reap(pid_t pid)
     }
 }
 
-/* Takes the socket and the process, also when it fails. */
-static quern_status adopt(int take_socket_fd, pid_t take_pid, struct qn_zygote **ret_zygote,
-                          quern_error *err)
+quern_status qn_zygote_adopt(const struct qn_zygote_process *take_process,
+                             struct qn_zygote **ret_zygote, quern_error *err)
 {
+    quern_status status = QUERN_OK;
+    const int size = SEND_BUFFER_SIZE;
+    int socket_fd = take_process->socket_fd;
+    int pid_fd = pidfd_open(take_process->pid, 0);
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct qn_zygote *zygote = qn_alloc_zero(1, sizeof *zygote);
     if (zygote == NULL) {
-        kill_and_reap(take_pid);
-        close_fd(take_socket_fd);
-        return qn_error_nomem(err);
+        status = qn_error_nomem(err);
+        goto fail;
     }
-    *zygote = (struct qn_zygote){.socket_fd = take_socket_fd,
-                                 .pid = take_pid,
-                                 .pid_fd = pidfd_open(take_pid, 0),
-                                 .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
-    const int size = SEND_BUFFER_SIZE;
-    (void)setsockopt(take_socket_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    if (zygote->pid_fd < 0 || zygote->epoll_fd < 0 || !watch(zygote->epoll_fd, take_socket_fd) ||
-        !watch(zygote->epoll_fd, zygote->pid_fd)) {
-        quern_status status =
-            qn_error_set(err, QUERN_E_FULL, "cannot watch the zygote: %s", strerror(errno));
-        kill_and_reap(take_pid);
-        close_fd(zygote->socket_fd);
-        close_fd(zygote->pid_fd);
-        close_fd(zygote->epoll_fd);
-        qn_free(zygote);
-        return status;
+    (void)setsockopt(socket_fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    if (pid_fd < 0 || epoll_fd < 0 || !watch(epoll_fd, socket_fd) || !watch(epoll_fd, pid_fd)) {
+        status = qn_error_set(err, QUERN_E_FULL, "cannot watch the zygote: %s", strerror(errno));
+        goto fail;
     }
+    *zygote = (struct qn_zygote){.socket_fd = socket_fd,
+                                 .pid = take_process->pid,
+                                 .pid_fd = pid_fd,
+                                 .epoll_fd = epoll_fd,
+                                 .hello = take_process->hello};
     *ret_zygote = zygote;
     return QUERN_OK;
+
+fail:
+    kill_and_reap(take_process->pid);
+    qn_free(take_process->hello.data);
+    close_fd(socket_fd);
+    close_fd(pid_fd);
+    close_fd(epoll_fd);
+    qn_free(zygote);
+    return status;
 }
 
 /* Signals are blocked across the fork, so that no handler of the program runs in the zygote. */
@@ -123,7 +137,7 @@ static pid_t fork_zygote(const struct qn_zygote_program *program, int socket_fd,
 quern_status qn_zygote_fork(const struct qn_zygote_program *program, struct qn_zygote **ret_zygote,
                             quern_error *err)
 {
-    quern_status status = check_threads(err);
+    quern_status status = qn_zygote_check_threads(err);
     if (status != QUERN_OK) {
         return status;
     }
@@ -139,7 +153,13 @@ quern_status qn_zygote_fork(const struct qn_zygote_program *program, struct qn_z
     }
     close_fd(worker_fd);
     close_fd(fds[1]);
-    return status == QUERN_OK ? adopt(fds[0], pid, ret_zygote, err) : status;
+    struct qn_zygote_process process = {.socket_fd = fds[0], .pid = pid};
+    return status == QUERN_OK ? qn_zygote_adopt(&process, ret_zygote, err) : status;
+}
+
+struct qn_bytes qn_zygote_hello(const struct qn_zygote *zygote)
+{
+    return (struct qn_bytes){.data = zygote->hello.data, .size = zygote->hello.size};
 }
 
 pid_t qn_zygote_pid(const struct qn_zygote *zygote)
@@ -170,6 +190,7 @@ void qn_zygote_free(struct qn_zygote *zygote)
     close_fd(zygote->socket_fd);
     close_fd(zygote->pid_fd);
     close_fd(zygote->epoll_fd);
+    qn_free(zygote->hello.data);
     qn_free(zygote);
 }
 

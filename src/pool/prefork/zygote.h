@@ -46,13 +46,15 @@ struct qn_zygote_program {
 QUERN_NODISCARD quern_status qn_zygote_fork(const struct qn_zygote_program *program,
                                             struct qn_zygote **ret_zygote, quern_error *err);
 /* For programs that have threads: executes `path` with `argv`, which must call qn_zygote_serve. It
- * waits up to timeout_ms until that happens. QUERN_E_TIMEOUT, QUERN_E_CONNECT (it ended before;
- * the text has its exit code and its last lines of stderr). */
+ * waits up to timeout_ms until that happens; until then its stderr is a pipe, which is copied to
+ * ours. QUERN_E_TIMEOUT, QUERN_E_CONNECT (it cannot be executed, or ended before: the text has its
+ * exit code and its last lines of stderr). */
 QUERN_NODISCARD quern_status qn_zygote_exec(const char *path, char *const argv[],
                                             int64_t timeout_ms, struct qn_zygote **ret_zygote,
                                             quern_error *err);
-/* In the executed program, before it has threads: serves until the worker is gone. QUERN_E_STATE:
- * this process was not started by qn_zygote_exec. QUERN_E_THREADS. */
+/* In the executed program, before it has threads: serves until the worker is gone. Its socket is
+ * descriptor 3; all others but 0 to 2 are closed. QUERN_E_STATE: this process was not started by
+ * qn_zygote_exec. QUERN_E_THREADS. */
 QUERN_NODISCARD quern_status qn_zygote_serve(const struct qn_zygote_program *program,
                                              quern_error *err);
 /* What the served program announced; empty: nothing. Valid as long as the zygote. */

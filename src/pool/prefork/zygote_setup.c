@@ -41,14 +41,16 @@ static void close_between(int first, int last)
     }
 }
 
-static int compare_fds(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
 void qn_zygote_setup_close_but(int *fds, size_t count)
 {
-    qsort(fds, count, sizeof *fds, compare_fds);
+    for (size_t i = 1; i < count; i++) { /* qsort may allocate, and a fork of threads must not */
+        int fd = fds[i];
+        size_t at = i;
+        for (; at > 0 && fds[at - 1] > fd; at--) {
+            fds[at] = fds[at - 1];
+        }
+        fds[at] = fd;
+    }
     int next = 0;
     for (size_t i = 0; i < count; i++) {
         if (fds[i] >= next) {
@@ -237,10 +239,9 @@ _Noreturn static void run_child(const struct qn_zygote_start *start, int setup_f
                  qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_SOCKET),
                  qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_PAGE)};
     int own_fd = setup_fd;
-    int error_number =
-        fds[0] < 0 ? errno : place_fds(fds, (int)(sizeof fds / sizeof *fds), &own_fd);
+    int error_number = fds[0] < 0 ? errno : set_limits(start); /* needs the cgroup */
     if (error_number == 0) {
-        error_number = set_limits(start);
+        error_number = place_fds(fds, (int)(sizeof fds / sizeof *fds), &own_fd);
     }
     if (error_number != 0) {
         fail(own_fd >= 0 ? own_fd : setup_fd, error_number);

@@ -70,11 +70,11 @@ ssize_t qn_zygote_wire_receive(int socket_fd, struct qn_room room, struct qn_zyg
                              .msg_control = &control,
                              .msg_controllen = sizeof control};
     ssize_t size = -1;
-    do {
+    do { /* a peer that ends with packets unread resets us, once: its own come after that */
         size = recvmsg(socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (size < 0 && errno == EINTR);
+    } while (size < 0 && (errno == EINTR || errno == ECONNRESET));
     if (size < 0) {
-        return errno == ECONNRESET ? 0 : -errno;
+        return -errno;
     }
     ret_fds->count = 0;
     take_fds(&message, ret_fds);

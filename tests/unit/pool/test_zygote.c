@@ -1,124 +1,320 @@
 /* SPDX-License-Identifier: MIT */
-/* test_zygote.c - children of a zygote: what they find, how they end, and what dies with whom. */
+/* test_zygote.c - children and commands of a zygote: how they start, what they find, their ends. */
 #include "pool/prefork/zygote.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/pidfd.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib_test.h"
-
-/* What a child is to do: a letter from the worker. */
-static int run_child(const struct qn_zygote_ends *ends, void *user)
-{
-    (void)user;
-    char order = 0;
-    if (read(ends->socket_fd, &order, 1) != 1) {
-        return 99;
-    }
-    switch (order) {
-    case 'x':
-        return 7;
-    case 's':
-        (void)raise(SIGKILL);
-        break;
-    default:
-        break;
-    }
-    return 98;
-}
-
-static const struct qn_zygote_program program = {.run_child = run_child};
-
-struct child {
-    int socket_fd; /* our end */
-    pid_t pid;
-    int pid_fd;
-};
-
-static struct qn_zygote_event next_event(struct qn_zygote *zygote)
-{
-    struct qn_zygote_event event = {0};
-    struct pollfd ready = {.fd = qn_zygote_fd(zygote), .events = POLLIN};
-    while (!qn_zygote_next_event(zygote, &event)) {
-        assert_int_equal(poll(&ready, 1, TEST_PATIENCE_MS), 1);
-    }
-    return event;
-}
-
-static struct child request(struct qn_zygote *zygote, uint64_t number,
-                            const struct qn_zygote_limits *limits)
-{
-    static const struct qn_zygote_limits none;
-    quern_error error = {0};
-    int fds[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    struct qn_zygote_ends ends = {.socket_fd = fds[1],
-                                  .page_fd = memfd_create("page", MFD_CLOEXEC),
-                                  .stderr_fd = open("/dev/null", O_WRONLY | O_CLOEXEC)};
-    assert_ok(qn_zygote_start_child(zygote, number, &ends, limits != NULL ? limits : &none, &error),
-              error);
-    (void)close(ends.page_fd);
-    (void)close(ends.stderr_fd);
-    (void)close(ends.socket_fd);
-    return (struct child){.socket_fd = fds[0], .pid_fd = -1};
-}
-
-static struct child start(struct qn_zygote *zygote, uint64_t number)
-{
-    struct child child = request(zygote, number, NULL);
-    struct qn_zygote_event event = next_event(zygote);
-    assert_int_equal(event.kind, QN_ZYGOTE_STARTED);
-    assert_int_equal(event.number, number);
-    child.pid = event.pid;
-    child.pid_fd = event.pid_fd;
-    assert_int_equal(kill(event.pid, 0), 0);
-    return child;
-}
-
-static struct qn_zygote_event end(struct qn_zygote *zygote, struct child *child, char order)
-{
-    assert_int_equal(write(child->socket_fd, &order, 1), 1);
-    struct qn_zygote_event event = next_event(zygote);
-    assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
-    assert_int_equal(event.pid, child->pid);
-    (void)close(child->socket_fd);
-    (void)close(child->pid_fd);
-    return event;
-}
-
-static struct qn_zygote *new_zygote(void)
-{
-    struct qn_zygote *zygote = NULL;
-    quern_error error = {0};
-    assert_ok(qn_zygote_fork(&program, &zygote, &error), error);
-    return zygote;
-}
+#include "lib_zygote.h"
 
 static void a_child_starts_and_its_end_is_reported(void **state)
 {
     (void)state;
-    struct qn_zygote *zygote = new_zygote();
-    struct child child = start(zygote, 1);
-    struct qn_zygote_event event = end(zygote, &child, 'x');
+    struct qn_zygote *zygote = lib_zygote_new();
+    struct lib_zygote_child child = lib_zygote_start(zygote, 1, NULL);
+    struct qn_zygote_event event = lib_zygote_end(zygote, &child, 'x');
     assert_int_equal(event.number, 1);
     assert_true(WIFEXITED(event.status));
     assert_int_equal(WEXITSTATUS(event.status), 7);
     assert_true(event.usage.ru_maxrss > 0);
-    child = start(zygote, 2);
-    event = end(zygote, &child, 's');
+    child = lib_zygote_start(zygote, UINT64_MAX, NULL);
+    event = lib_zygote_end(zygote, &child, 's');
+    assert_true(event.number == UINT64_MAX);
     assert_true(WIFSIGNALED(event.status));
     assert_int_equal(WTERMSIG(event.status), SIGKILL);
+    qn_zygote_free(zygote);
+}
+
+static void read_proc(pid_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    ssize_t count = read(fd, text, size - 1);
+    assert_true(count >= 0);
+    text[count] = '\0';
+    (void)close(fd);
+}
+
+static void assert_proc(pid_t pid, const char *name, const char *part)
+{
+    char text[4096];
+    read_proc(pid, name, text, sizeof text);
+    if (strstr(text, part) == NULL) {
+        fail_msg("%s lacks \"%s\":\n%s", name, part, text);
+    }
+}
+
+/* A bit for each descriptor; they are few. */
+static unsigned open_fds(pid_t pid)
+{
+    char path[64];
+    unsigned bits = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        if (entry->d_name[0] != '.') {
+            bits |= 1U << (strtoul(entry->d_name, NULL, 10) & 31U);
+        }
+    }
+    (void)closedir(dir);
+    return bits;
+}
+
+static long oom_score(pid_t pid)
+{
+    char text[32];
+    read_proc(pid, "oom_score_adj", text, sizeof text);
+    return strtol(text, NULL, 10);
+}
+
+/* Our own signals and descriptors are not its own; nor are those of the zygote. */
+static void a_child_finds_what_was_promised(void **state)
+{
+    (void)state;
+    char path[64];
+    char target[64] = "";
+    sigset_t term;
+    sigset_t before;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &term, &before);
+    (void)signal(SIGUSR1, SIG_IGN);
+    int extra_fd = open("/dev/null", O_RDONLY); /* not CLOEXEC, and not the child's */
+    struct qn_zygote *zygote = lib_zygote_new();
+    const struct qn_zygote_limits limits = {
+        .address_space_bytes = (uint64_t)1 << 46, .cpu_s = 77, .no_new_privs = true};
+    struct lib_zygote_child child = lib_zygote_start(zygote, 1, &limits);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)signal(SIGUSR1, SIG_DFL);
+    assert_int_equal(getpgid(child.pid), child.pid);
+    assert_int_not_equal(getsid(child.pid), getsid(0));
+    assert_int_equal(open_fds(child.pid), 0x1f);
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/0", (int)child.pid);
+    assert_true(readlink(path, target, sizeof target - 1) > 0);
+    assert_string_equal(target, "/dev/null");
+    assert_proc(child.pid, "status", "SigBlk:\t0000000000000000");
+    assert_proc(child.pid, "status", "SigIgn:\t0000000000000000");
+    assert_proc(child.pid, "status", "NoNewPrivs:\t1");
+    assert_proc(child.pid, "comm", "quern-child");
+    assert_proc(qn_zygote_pid(zygote), "comm", "quern-zygote");
+    assert_proc(child.pid, "limits", "Max cpu time              77                   78");
+    assert_proc(child.pid, "limits",
+                "Max address space         70368744177664       70368744177664");
+    long raised = oom_score(getpid()) + 800;
+    assert_int_equal(oom_score(child.pid), raised < 1000 ? raised : 1000);
+    assert_int_equal(oom_score(qn_zygote_pid(zygote)), oom_score(getpid()));
+    (void)lib_zygote_end(zygote, &child, 'x');
+    (void)close(extra_fd);
+    qn_zygote_free(zygote);
+}
+
+/* What a terminal or a service manager sends to all processes is left to the worker. */
+static void signals_do_not_end_a_zygote(void **state)
+{
+    (void)state;
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE};
+    struct qn_zygote *zygote = lib_zygote_new();
+    for (size_t i = 0; i < TEST_COUNT(numbers); i++) {
+        assert_int_equal(kill(qn_zygote_pid(zygote), numbers[i]), 0);
+        struct lib_zygote_child child = lib_zygote_start(zygote, i, NULL);
+        (void)lib_zygote_end(zygote, &child, 'x');
+    }
+    assert_int_not_equal(getsid(qn_zygote_pid(zygote)), getsid(0));
+    qn_zygote_free(zygote);
+}
+
+enum { CROWD = 200 };
+
+/* All are requested before an event is read. */
+static void many_children_start_at_once(void **state)
+{
+    (void)state;
+    static struct lib_zygote_child children[CROWD];
+    struct qn_zygote *zygote = lib_zygote_new();
+    for (uint64_t i = 0; i < CROWD; i++) {
+        children[i] = lib_zygote_request(zygote, i, NULL);
+    }
+    for (int ended = 0; ended < CROWD;) {
+        struct qn_zygote_event event = lib_zygote_event(zygote);
+        assert_true(event.number < CROWD);
+        struct lib_zygote_child *child = &children[event.number];
+        if (event.kind == QN_ZYGOTE_STARTED) {
+            assert_int_equal(child->pid, 0);
+            child->pid = event.pid;
+            child->pid_fd = event.pid_fd;
+            lib_zygote_order(child, 'x');
+            continue;
+        }
+        assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
+        assert_int_equal(event.pid, child->pid);
+        lib_zygote_close(child);
+        ended++;
+    }
+    qn_zygote_free(zygote);
+}
+
+/* As a user of its own, with a limit of so many processes. */
+static int start_with_processes(rlim_t count)
+{
+    const uid_t uid = 54322;
+    const struct rlimit limit = {.rlim_cur = count, .rlim_max = count};
+    if (setresuid(uid, uid, uid) != 0 || setrlimit(RLIMIT_NPROC, &limit) != 0) {
+        return 1;
+    }
+    struct qn_zygote *zygote = lib_zygote_new();
+    struct lib_zygote_child child = lib_zygote_request(zygote, 3, NULL);
+    struct qn_zygote_event event = lib_zygote_event(zygote);
+    bool is_right = event.kind == QN_ZYGOTE_REFUSED && event.number == 3 &&
+                    event.error_number == EAGAIN && event.pid_fd < 0;
+    lib_zygote_close(&child);
+    qn_zygote_free(zygote);
+    return is_right ? 0 : 2;
+}
+
+static void a_child_that_gets_no_process_is_refused(void **state)
+{
+    (void)state;
+    TEST_SKIP_UNLESS_ROOT();                      /* only root can become another user */
+    for (rlim_t count = 2; count <= 3; count++) { /* no guard, then no child */
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(start_with_processes(count));
+        }
+        int code = -1;
+        assert_int_equal(waitpid(pid, &code, 0), pid);
+        assert_true(WIFEXITED(code));
+        assert_int_equal(WEXITSTATUS(code), 0);
+    }
+}
+
+/* A folder that is no cgroup is refused as well; the zygote continues. */
+static void a_child_that_cannot_join_its_cgroup_is_refused(void **state)
+{
+    (void)state;
+    char dir[TEST_DIR_SIZE];
+    test_dir_make(dir);
+    int cgroup_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct qn_zygote_limits limits = {.cgroup_fd = cgroup_fd};
+    struct qn_zygote *zygote = lib_zygote_new();
+    struct lib_zygote_child child = lib_zygote_request(zygote, 1, &limits);
+    struct qn_zygote_event event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_REFUSED);
+    assert_int_equal(event.error_number, ENOENT);
+    lib_zygote_close(&child);
+    child = lib_zygote_start(zygote, 2, NULL);
+    (void)lib_zygote_end(zygote, &child, 'x');
+    qn_zygote_free(zygote);
+    (void)close(cgroup_fd);
+    test_dir_remove(dir);
+}
+
+static void a_child_joins_its_cgroup(void **state)
+{
+    (void)state;
+    static const char *const roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    char path[128];
+    char name[64];
+    bool is_made = false;
+    (void)snprintf(name, sizeof name, "quern-test-%d", (int)getpid());
+    for (size_t i = 0; i < TEST_COUNT(roots) && !is_made; i++) {
+        (void)snprintf(path, sizeof path, "%s/cgroup.procs", roots[i]);
+        if (access(path, F_OK) == 0) {
+            (void)snprintf(path, sizeof path, "%s/%s", roots[i], name);
+            is_made = mkdir(path, 0700) == 0;
+        }
+    }
+    if (!is_made) {
+        TEST_SKIP("no cgroup v2 that may be used");
+    }
+    int cgroup_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct qn_zygote_limits limits = {.cgroup_fd = cgroup_fd};
+    struct qn_zygote *zygote = lib_zygote_new();
+    struct lib_zygote_child child = lib_zygote_start(zygote, 1, &limits);
+    assert_proc(child.pid, "cgroup", name);
+    (void)lib_zygote_end(zygote, &child, 'x');
+    qn_zygote_free(zygote);
+    (void)close(cgroup_fd);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void a_command_runs_with_its_environment_and_descriptors(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {"A=one", "B=two words", NULL};
+    char text[256];
+    struct qn_zygote *zygote = lib_zygote_new();
+    int fd =
+        lib_zygote_command(zygote, 5, "echo $A $B; cd /proc/self/fd; echo *; exit 3", environment);
+    struct qn_zygote_event event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_STARTED);
+    assert_int_equal(event.number, 5);
+    pid_t pid = event.pid;
+    (void)close(event.pid_fd);
+    lib_zygote_read(fd, text, sizeof text, false);
+    assert_string_equal(text, "one two words\n0 1 2\n"); /* 2: the directory that it lists */
+    event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
+    assert_int_equal(event.pid, pid);
+    assert_int_equal(WEXITSTATUS(event.status), 3);
+    (void)close(fd);
+    qn_zygote_free(zygote);
+}
+
+static void a_command_with_too_large_an_environment_is_refused(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    char *large = test_malloc(LARGE);
+    memset(large, 'A', LARGE - 1);
+    large[1] = '=';
+    large[LARGE - 1] = '\0';
+    const char *const environment[] = {large, NULL};
+    struct qn_zygote *zygote = lib_zygote_new();
+    int fd = lib_zygote_command(zygote, 1, "true", environment);
+    struct qn_zygote_event event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_REFUSED);
+    assert_int_equal(event.error_number, E2BIG);
+    (void)close(fd);
+    qn_zygote_free(zygote);
+    test_free(large);
+}
+
+static void a_signal_reaches_the_group_of_a_command(void **state)
+{
+    (void)state;
+    char text[64];
+    struct qn_zygote *zygote = lib_zygote_new();
+    int fd = lib_zygote_command(
+        zygote, 1,
+        "trap 'echo shell' TERM; (trap 'echo sub; exit' TERM; echo on; sleep 1000 & wait) & "
+        "wait; wait; exit 4",
+        NULL);
+    struct qn_zygote_event event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_STARTED);
+    lib_zygote_read(fd, text, sizeof text, true);
+    assert_string_equal(text, "on\n");
+    qn_zygote_kill(event.pid, event.pid_fd, SIGTERM);
+    lib_zygote_read(fd, text, sizeof text, false);
+    assert_non_null(strstr(text, "shell"));
+    assert_non_null(strstr(text, "sub"));
+    (void)close(event.pid_fd);
+    event = lib_zygote_event(zygote);
+    assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
+    assert_int_equal(WEXITSTATUS(event.status), 4);
+    (void)close(fd);
     qn_zygote_free(zygote);
 }
 
@@ -138,102 +334,23 @@ static void a_program_with_threads_is_refused(void **state)
     quern_error error = {0};
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     assert_int_equal(pthread_create(&thread, NULL, idle, &fds[0]), 0);
-    assert_int_equal(qn_zygote_fork(&program, &zygote, &error), QUERN_E_THREADS);
+    assert_int_equal(qn_zygote_fork(&lib_zygote_program, &zygote, &error), QUERN_E_THREADS);
     (void)close(fds[1]);
     assert_int_equal(pthread_join(thread, NULL), 0);
     (void)close(fds[0]);
 }
 
-static void a_killed_zygote_takes_its_children_along(void **state)
-{
-    (void)state;
-    struct qn_zygote *zygote = new_zygote();
-    struct child child = start(zygote, 1);
-    assert_int_equal(kill(qn_zygote_pid(zygote), SIGKILL), 0);
-    assert_int_equal(next_event(zygote).kind, QN_ZYGOTE_GONE);
-    struct pollfd ended = {.fd = child.pid_fd, .events = POLLIN};
-    assert_int_equal(poll(&ended, 1, TEST_PATIENCE_MS), 1);
-    struct qn_zygote_event event;
-    assert_false(qn_zygote_next_event(zygote, &event));
-    (void)close(child.socket_fd);
-    (void)close(child.pid_fd);
-    qn_zygote_free(zygote);
-}
-
-static void freeing_a_zygote_ends_its_children(void **state)
-{
-    (void)state;
-    struct qn_zygote *zygote = new_zygote();
-    struct child child = start(zygote, 1);
-    qn_zygote_free(zygote);
-    struct pollfd ended = {.fd = child.pid_fd, .events = POLLIN};
-    assert_int_equal(poll(&ended, 1, 0), 1);
-    (void)close(child.socket_fd);
-    (void)close(child.pid_fd);
-}
-
-/* A command whose stdout is ours to read, with nothing on descriptors 2 and 3. */
-static int request_command(struct qn_zygote *zygote, uint64_t number, const char *text,
-                           const char *const *environment)
-{
-    static const char *const empty[] = {NULL};
-    quern_error error = {0};
-    int fds[2];
-    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    struct qn_zygote_command command = {
-        .command = text,
-        .environment = environment != NULL ? environment : empty,
-        .fds = {open("/dev/null", O_RDONLY | O_CLOEXEC), fds[1], -1, -1}};
-    assert_ok(qn_zygote_start_command(zygote, number, &command, &error), error);
-    (void)close(command.fds[0]);
-    (void)close(fds[1]);
-    return fds[0];
-}
-
-/* All up to the end of the file, or to the end of a line. */
-static void read_text(int fd, char *text, size_t size, bool is_line)
-{
-    size_t length = 0;
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    while (length < size - 1 && !(is_line && length > 0 && text[length - 1] == '\n')) {
-        assert_int_equal(poll(&ready, 1, TEST_PATIENCE_MS), 1);
-        ssize_t count = read(fd, text + length, is_line ? 1 : size - 1 - length);
-        if (count <= 0) {
-            break;
-        }
-        length += (size_t)count;
-    }
-    text[length] = '\0';
-}
-
-static void a_command_runs_with_its_environment_and_descriptors(void **state)
-{
-    (void)state;
-    static const char *const environment[] = {"A=one", "B=two words", NULL};
-    char text[256];
-    struct qn_zygote *zygote = new_zygote();
-    int fd =
-        request_command(zygote, 5, "echo $A $B; cd /proc/self/fd; echo *; exit 3", environment);
-    struct qn_zygote_event event = next_event(zygote);
-    assert_int_equal(event.kind, QN_ZYGOTE_STARTED);
-    assert_int_equal(event.number, 5);
-    pid_t pid = event.pid;
-    (void)close(event.pid_fd);
-    read_text(fd, text, sizeof text, false);
-    assert_string_equal(text, "one two words\n0 1 2\n"); /* 2: the directory that it lists */
-    event = next_event(zygote);
-    assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
-    assert_int_equal(event.pid, pid);
-    assert_int_equal(WEXITSTATUS(event.status), 3);
-    (void)close(fd);
-    qn_zygote_free(zygote);
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_command_runs_with_its_environment_and_descriptors),
     cmocka_unit_test(a_child_starts_and_its_end_is_reported),
+    cmocka_unit_test(a_child_finds_what_was_promised),
+    cmocka_unit_test(signals_do_not_end_a_zygote),
+    cmocka_unit_test(many_children_start_at_once),
+    cmocka_unit_test(a_child_that_gets_no_process_is_refused),
+    cmocka_unit_test(a_child_that_cannot_join_its_cgroup_is_refused),
+    cmocka_unit_test(a_child_joins_its_cgroup),
+    cmocka_unit_test(a_command_runs_with_its_environment_and_descriptors),
+    cmocka_unit_test(a_command_with_too_large_an_environment_is_refused),
+    cmocka_unit_test(a_signal_reaches_the_group_of_a_command),
     cmocka_unit_test(a_program_with_threads_is_refused),
-    cmocka_unit_test(a_killed_zygote_takes_its_children_along),
-    cmocka_unit_test(freeing_a_zygote_ends_its_children),
 };
 TEST_MAIN(tests)
