@@ -106,7 +106,8 @@ ROOMS = {
         ("run", r"run/", ["signals", "policy"]),
         ("fetch", r"fetch/", ["run"]),
         ("keeper", r"keeper/", ["run"]),
-        ("worker", r"", ["fetch", "keeper"]),
+        ("exec", r"exec/", ["run"]),
+        ("worker", r"", ["fetch", "keeper", "exec"]),
     ],
     "cli": [
         ("text", r"memory\.|output/text\.", []),

@@ -71,8 +71,12 @@ typedef struct quern_handler_options {
      * soon after); 0: kill_after_ms of the command, else quarantine_after_ms of the worker. A
      * thread cannot be killed. */
     int64_t kill_after_ms;
-    int64_t cpu_ms;     /* CPU time of a prefork run, in whole seconds, rounded up; 0: no limit */
-    int64_t memory_max; /* bytes of address space of a prefork child; 0: no limit */
+    /* CPU time of a prefork run, or of each process of a command, in whole seconds, rounded up; 0:
+     * no limit. At its end a process gets SIGXCPU, a second later SIGKILL; a command that ends so
+     * has failed. */
+    int64_t cpu_ms;
+    int64_t memory_max; /* bytes of address space of a prefork child, or of each process of a
+                         * command; 0: no limit */
     /* Runs of this pattern at a time in one worker, below its concurrency; 0: no limit of its own.
      * Tasks beyond it take no slot: they are left to other workers and come back within seconds,
      * and use no retry. For a limit of all workers together see quern_limit. */
@@ -97,7 +101,8 @@ typedef struct quern_exec_options {
     size_t stderr_size_max; /* this many last bytes are kept for the error text; 0: 4 KiB */
     int64_t kill_after_ms;  /* from SIGTERM to SIGKILL of its process group; 0: 5 s */
     bool log_stderr;        /* the worker logs stderr of a command that succeeded, too */
-    uint8_t reserved[7];    /* 0 */
+    bool no_new_privs;      /* no set-uid program gives the command rights */
+    uint8_t reserved[6];    /* 0 */
 } quern_exec_options;
 
 /* An empty mux, for the caller to free. Errors: QUERN_E_NOMEM. */
@@ -117,16 +122,18 @@ QUERN_NODISCARD static inline quern_status quern_mux_handle(quern_mux *mux, cons
  * stdin, QUERN_TASK_ID, QUERN_TASK_TYPE, QUERN_QUEUE, QUERN_RETRY_COUNT, QUERN_FENCE and others
  * (docs/guide/handlers.md) in its environment. Its descriptor 3 is open for writing: each line
  * "PERCENT", "PERCENT NOTE" or "NOTE" is its progress, as by quern_run_write_progress. The latest
- * is stored at most once a second, less often with very many commands (a worker spends about 100
- * ms of each second on it), and a note is cut at 256 bytes. "retry-in=DURATION",
- * "snooze=DURATION", "error-class=CLASS" and "no-retry=CLASS" are requests instead. If the task
- * has retention, stdout becomes the result (cut at stdout_size_max, with a last line that reports
- * the cut, and a warning in the log). The exit code decides the outcome: 0 done, 75 retry, 65
- * archive, any other one a failure (retry). When the run is cancelled the group receives SIGTERM,
- * and SIGKILL after kill_after_ms. Death by a signal that quern did not send is a crash. A command
- * that cannot be started (no process, descriptor or memory) costs its task no attempt: the run is
- * given back, and the worker pauses fetching for a moment. With an environment too large for the
- * system it could never start: that is a failure (retry). Errors as quern_mux_handle. */
+ * is stored at most once a second, less often with very many commands (a worker spends about 100 ms
+ * of each second on it), and a note is cut at 256 bytes. If the task has retention, stdout becomes
+ * the result (cut at stdout_size_max, with a last line that reports the cut, and a warning in the
+ * log). The exit code decides the outcome: 0 done, 75 retry, 65 archive, any other one a failure
+ * (retry). When the run is cancelled the group receives SIGTERM, and SIGKILL after kill_after_ms.
+ * Lines of orders on descriptor 3 decide together with the exit code: "retry-in=30s" (if it fails,
+ * run it again then), "snooze=5m" (run it again then, no attempt is used up), "no-retry=CLASS" (if
+ * it fails, archive it), "error-class=CLASS" (of the failure). Death by a signal that quern did not
+ * send is a crash; its error names the signal, the CPU time and the memory. A command that cannot
+ * be started (no process, descriptor or memory) costs its task no attempt: the run is given back,
+ * and the worker pauses fetching for a moment. With an environment too large for the system it
+ * could never start: that is a failure (retry). Errors as quern_mux_handle. */
 QUERN_NODISCARD static inline quern_status quern_mux_exec(quern_mux *mux, const char *pattern,
                                                           const char *command,
                                                           const quern_exec_options *options,

@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 
 #define NAME_WIDTH 26 /* of an option with its argument */
+#define WIDTH 80
+#define UNLISTED "  manual: "
 
 const struct qn_noun *qn_cli_find_noun(const struct qn_cli *cli, const char *name)
 {
@@ -69,16 +71,20 @@ static void print_option(const struct qn_option *option, FILE *out)
     (void)fprintf(out, "  %-*s %s\n", NAME_WIDTH, name, option->help);
 }
 
-/* A page fits a screen of 24 lines: these options have one line together, in place of a blank one.
+/* A page fits a screen of 24 lines: these options share lines, the first in place of a blank one.
  */
 static void print_unlisted(const struct qn_verb *verb, FILE *out)
 {
-    const char *between = "  manual: ";
+    size_t column = 0;
     for (size_t i = 0; i < verb->option_count; i++) {
-        if (verb->options[i].unlisted) {
-            (void)fprintf(out, "%s%s", between, verb->options[i].name);
-            between = ", ";
+        const char *name = verb->options[i].name;
+        if (!verb->options[i].unlisted) {
+            continue;
         }
+        bool fits = column > 0 && column + strlen(", ") + strlen(name) <= WIDTH;
+        const char *between = fits ? ", " : column > 0 ? "\n" UNLISTED : UNLISTED;
+        column = (fits ? column + strlen(between) : strlen(UNLISTED)) + strlen(name);
+        (void)fprintf(out, "%s%s", between, name);
     }
     (void)fprintf(out, "\n");
 }

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""quern work --exec: what a command gets besides its payload: the environment, and descriptor 3."""
+"""quern work --exec: what a command gets besides its payload: the environment, and descriptor 3,
+by which it reports its progress and gives orders."""
 
 import os
 import resource
 import signal
+import time
 
 import lib_cli
 from lib_cli import CliTest, only
@@ -94,6 +96,53 @@ class EnvironmentTest(CliTest):
         self.assertEqual(self.read("seen"), "ran\n")
         self.assertEqual(self.stop(worker), 0)
         self.assertNotIn("commands cannot be started", self.read(worker.log_name))
+
+
+class OrderTest(CliTest):
+    def test_orders_decide_together_with_the_exit_code(self):
+        kinds = {"snoozes": "echo snooze=1h >&3",
+                 "rests": "echo snooze=1h >&3; echo busy >&2; exit 1",
+                 "retries": "echo 50 half >&3; echo retry-in=2h >&3; exit 1",
+                 "ends": "echo no-retry=bad-address >&3; echo nobody >&2; exit 1",
+                 "well": "echo retry-in=1h >&3; echo no-retry=x >&3; exit 0",
+                 "errs": "echo snooze=soon >&3; exit 0"}
+        ids = {kind: self.enqueue(kind) for kind in kinds}
+        options = [word for kind, text in kinds.items() for word in ("--exec", f"{kind}={text}")]
+        worker = self.start("work", *options)
+        for kind in ("well", "errs"):
+            self.wait_state(ids[kind], "gone")
+        tasks = {}
+        for kind, state in (("snoozes", "scheduled"), ("rests", "scheduled"), ("retries", "retry"),
+                            ("ends", "archived")):
+            tasks[kind] = self.until(lambda kind=kind, state=state: self.task(ids[kind])["state"]
+                                     in (state, "retry") and self.task(ids[kind]), kind)
+        self.assertEqual([tasks[kind]["retry_count"] for kind in ("snoozes", "rests", "retries")],
+                         [0, 0, 1])
+        self.assertIn('class "bad-address" is not retried: exit status 1: nobody',
+                      tasks["ends"]["error"])
+        for kind, seconds in (("snoozes", 3600), ("rests", 3600), ("retries", 7200)):
+            left = tasks[kind]["due_at_ms"] / 1000 - time.time()
+            self.assertTrue(seconds - 600 < left <= seconds + 1, (kind, left))
+        self.assertEqual(self.stop(worker), 0)
+        log = self.read(worker.log_name)
+        self.assertEqual(log.count("is no order"), 1, log)
+        self.assertIn("snooze=soon", log)
+
+    def test_a_crash_says_what_the_command_used(self):
+        task_id = self.enqueue("t")
+        worker = self.start("work", "--exec", "t=echo last words >&2; kill -SEGV $$")
+        self.until(lambda: "run crashed" in self.read(worker.log_name), "it crashes")
+        self.assertRegex(self.read(worker.log_name),
+                         r"killed by signal 11 \(SIGSEGV\); CPU [0-9.]+m?s, memory [0-9]+ [KM]iB"
+                         r": last words")
+        self.stop(worker)
+
+    @only("sqlite")
+    def test_no_new_privs(self):
+        for options, value in (((), "0"), (("--no-new-privs",), "1")):
+            self.enqueue("t")
+            self.drain("t=grep NoNewPrivs: /proc/self/status > seen", options=options)
+            self.assertEqual(self.read("seen").split(), ["NoNewPrivs:", value])
 
 
 class ProgressTest(CliTest):

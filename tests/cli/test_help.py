@@ -46,9 +46,9 @@ class HelpTest(CliTest):
         found = {}
         for words in self.verbs():
             page = self.ok(*words, "--help")
-            more = re.search(r"^  manual: (.*)$", page, re.M)
+            more = re.findall(r"^  manual: (.*)$", page, re.M)
             found[tuple(words)] = (re.findall(r"^  --([a-z-]+)", page, re.M) +
-                                   (more[1].split(", ") if more else []))
+                                   (", ".join(more).split(", ") if more else []))
         return found
 
     def test_options_without_a_line_of_their_own_are_named(self):

@@ -21,6 +21,7 @@
 #include "pool/exec/child.h"
 #include "schedule/group/aggregation.h"
 #include "task/limits.h"
+#include "worker/run/death_text.h"
 #include "worker/run/mux.h"
 
 enum { STDERR_SIZE_MAX = 3072, KILL_AFTER_MS = 5000, INPUT_SIZE_MAX = 1 << 30 };
@@ -75,18 +76,15 @@ static quern_status write_members(const quern_task *const *members, size_t count
 
 static quern_outcome fail_by_end(quern_aggregation *aggregation, const struct qn_child_end *end)
 {
-    const char *text = end->stderr_text.data;
-    size_t size = end->stderr_text.size;
-    while (size > 0 && strchr(" \t\r\n", text[size - 1]) != NULL) {
-        size--;
-    }
-    const char *between = size > 0 ? ": " : "";
-    const char *shown = size > 0 ? text : "";
-    return end->exited
-               ? quern_aggregation_fail(aggregation, QUERN_RETRY, "exit status %d%s%.*s", end->code,
-                                        between, (int)size, shown)
-               : quern_aggregation_fail(aggregation, QUERN_RETRY, "killed by signal %d%s%.*s",
-                                        end->signal, between, (int)size, shown);
+    char text[QN_ERROR_TEXT_SIZE_MAX + 1];
+    const struct qn_death_facts facts = {
+        .status = end->status,
+        .usage = end->exited || end->cancelled ? NULL : &end->usage,
+        .stderr_text = {end->stderr_text.data, end->stderr_text.size},
+        .stderr_cut = end->stderr_cut,
+    };
+    (void)qn_death_text(&facts, text, sizeof text);
+    return quern_aggregation_fail(aggregation, QUERN_RETRY, "%s", text);
 }
 
 static quern_outcome take_output(quern_aggregation *aggregation, const char *type,

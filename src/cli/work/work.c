@@ -40,6 +40,7 @@ enum option {
     OPTION_LOG_FORMAT,
     OPTION_ON_HUP,
     OPTION_LOG_STDERR,
+    OPTION_NO_NEW_PRIVS,
     OPTION_AGGREGATE_TYPE,
     OPTION_GROUP_GRACE,
     OPTION_GROUP_MAX_DELAY,
@@ -77,7 +78,9 @@ static const struct qn_option options[] = {
     [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
                            QN_OPTION_TEXT},
     [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
-                           QN_OPTION_FLAG},
+                           QN_OPTION_FLAG, .unlisted = true},
+    [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "commands get no rights by set-uid programs",
+                             QN_OPTION_FLAG, .unlisted = true},
     [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT,
                        .unlisted = true},
     [OPTION_AGGREGATE_TYPE] = {"aggregate-type", "[PATTERN=]TYPE", "type of the task made of them",
@@ -103,8 +106,10 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *tex
     quern_error err;
     int exit_code = QN_EXIT_OK;
     size_t size = strlen(pattern);
-    const quern_exec_options exec_options = {.log_stderr =
-                                                 qn_args_given(&cli->args, OPTION_LOG_STDERR)};
+    const quern_exec_options exec_options = {
+        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
+        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
+    };
     if (quern_mux_exec(mux, pattern, equals + 1, &exec_options, &err) != QUERN_OK) {
         exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {

@@ -32,6 +32,7 @@
 #include "pool/exec/spawn.h"
 
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
+enum { SIGNALLED_BY_SHELL = 128 };
 enum { PROGRESS_READS_MAX = 64, PROGRESS_MS = 100, PROGRESS_REST_MAX = 65536 };
 
 enum { IN, OUT, ERR, PROGRESS, CANCEL, PROCESS, FD_COUNT };
@@ -143,6 +144,30 @@ static void terminate(struct watch *watch)
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * QN_NS_PER_MS;
 }
 
+/* A shell reports the death of its command as 128 + signal. The hard limit, a second after the soft
+ * one, kills. */
+static bool is_over_cpu(const struct watch *watch)
+{
+    const struct qn_child_end *end = watch->end;
+    int64_t cpu_s = (int64_t)end->usage.ru_utime.tv_sec + end->usage.ru_stime.tv_sec;
+    if (watch->spec->limits.cpu_s == 0) {
+        return false;
+    }
+    int number = end->exited ? end->code - SIGNALLED_BY_SHELL : end->signal;
+    return number == SIGXCPU ||
+           (number == SIGKILL && !end->cancelled && cpu_s >= (int64_t)watch->spec->limits.cpu_s);
+}
+
+static void note_end(struct watch *watch, int status)
+{
+    struct qn_child_end *end = watch->end;
+    end->status = status;
+    end->exited = WIFEXITED(status);
+    end->code = end->exited ? WEXITSTATUS(status) : 0;
+    end->signal = end->exited ? 0 : WTERMSIG(status);
+    end->over_cpu = is_over_cpu(watch);
+}
+
 static void reap(struct watch *watch)
 {
     watch->ended = true;
@@ -151,21 +176,13 @@ static void reap(struct watch *watch)
     watch->fds[CANCEL].fd = -1;
     (void)kill(-watch->pid, SIGKILL); /* the rest of its group */
     watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * QN_NS_PER_MS;
-    int code = 0;
+    int status = 0;
     pid_t got;
     do {
-        got = waitpid(watch->pid, &code, 0);
+        got = wait4(watch->pid, &status, 0, &watch->end->usage);
     } while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        /* A program that ignores SIGCHLD has thrown the exit code away. */
-        watch->end->exited = true;
-        watch->end->code = EXIT_LOST;
-    } else if (WIFEXITED(code)) {
-        watch->end->exited = true;
-        watch->end->code = WEXITSTATUS(code);
-    } else {
-        watch->end->signal = WTERMSIG(code);
-    }
+    /* A program that ignores SIGCHLD has thrown the exit code away. */
+    note_end(watch, got < 0 ? EXIT_LOST << 8 : status);
 }
 
 /* Reads progress or lets it wait. Returns the moment until which it waits; INT64_MAX: it does
@@ -318,8 +335,13 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
                           quern_error *err)
 {
     struct qn_spawned child;
-    quern_status status =
-        qn_spawn(spec->command, spec->environment, spec->on_progress != NULL, &child, err);
+    const struct qn_spawn_request request = {
+        .command = spec->command,
+        .environment = spec->environment,
+        .with_progress = spec->on_progress != NULL,
+        .limits = spec->limits,
+    };
+    quern_status status = qn_spawn(&request, &child, err);
     if (status != QUERN_OK) {
         return status;
     }

@@ -11,8 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include "base/text/buf.h"
+#include "pool/exec/limits.h"
 #include "quern/status.h"
 
 struct qn_child_spec {
@@ -23,7 +25,8 @@ struct qn_child_spec {
     size_t stdout_size_max; /* more is read and dropped */
     size_t stderr_size_max; /* the last bytes are kept */
     int64_t kill_after_ms;  /* from TERM to KILL */
-    int cancel_fd;          /* readable: cancel; -1: never */
+    struct qn_exec_limits limits;
+    int cancel_fd; /* readable: cancel; -1: never */
     /* After a cancellation: true means that it is killed without waiting for kill_after_ms. NULL:
      * never. */
     const _Atomic bool *abandoned;
@@ -37,7 +40,10 @@ struct qn_child_end {
     bool exited; /* else killed by `signal` */
     int code;
     int signal;
+    int status;                /* the same as of waitpid */
+    struct rusage usage;       /* of all its processes that it waited for */
     bool cancelled;            /* we sent the signal */
+    bool over_cpu;             /* its limit of CPU seconds was reached */
     uint64_t stdout_dropped;   /* bytes beyond stdout_size_max */
     bool stderr_cut;           /* only its end was kept */
     struct qn_buf output;      /* finish both with qn_child_end_finish */

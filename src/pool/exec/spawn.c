@@ -28,6 +28,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +168,7 @@ struct plan {
     struct ends ends[FIRST_FREE_FD];
     int end_count; /* how many of them the shell gets */
     struct qn_spawn_mark mark;
+    struct qn_exec_limits limits;
     int fd_max;
     char *const *arguments;
     char *const *environment;
@@ -182,6 +184,27 @@ _Noreturn static void report_not_started(const struct plan *plan, int stderr_fd,
     _exit(EXIT_NOT_FOUND);
 }
 
+/* Never above a limit that we have ourselves. */
+static bool lower_limit(__rlimit_resource_t which, uint64_t soft, uint64_t hard)
+{
+    struct rlimit limit;
+    if (getrlimit(which, &limit) != 0) {
+        return false;
+    }
+    limit.rlim_max = hard < limit.rlim_max ? hard : limit.rlim_max;
+    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+    return setrlimit(which, &limit) == 0;
+}
+
+static bool set_limits(const struct qn_exec_limits *limits)
+{
+    uint64_t memory = limits->address_space_bytes;
+    uint64_t cpu_s = limits->cpu_s;
+    return (memory == 0 || lower_limit(RLIMIT_AS, memory, memory)) &&
+           (cpu_s == 0 || lower_limit(RLIMIT_CPU, cpu_s, cpu_s + 1)) &&
+           (!limits->no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+}
+
 _Noreturn static void become_shell(const struct plan *plan, pid_t guard)
 {
     die_with(guard, SIGKILL);
@@ -192,6 +215,9 @@ _Noreturn static void become_shell(const struct plan *plan, pid_t guard)
     }
     close_from(plan->end_count, plan->fd_max);
     reset_signals();
+    if (!set_limits(&plan->limits)) {
+        report_not_started(plan, STDERR_FILENO, errno);
+    }
     (void)execve("/bin/sh", plan->arguments, plan->environment);
     if (errno == E2BIG || errno == ENOMEM || errno == EAGAIN || errno == ENFILE) {
         report_not_started(plan, STDERR_FILENO, errno);
@@ -318,18 +344,19 @@ static quern_status start(const struct plan *plan, const char *command, const ch
     return QUERN_OK;
 }
 
-quern_status qn_spawn(const char *command, const char *const *environment, bool with_progress,
-                      struct qn_spawned *ret_spawned, quern_error *err)
+quern_status qn_spawn(const struct qn_spawn_request *request, struct qn_spawned *ret_spawned,
+                      quern_error *err)
 {
     struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
-                        .end_count = with_progress ? PROGRESS_FILENO + 1 : PROGRESS_FILENO};
+                        .end_count = request->with_progress ? PROGRESS_FILENO + 1 : PROGRESS_FILENO,
+                        .limits = request->limits};
     struct ends *ends = plan.ends;
     struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
     struct qn_random random;
     qn_random_init(&random);
     plan.mark = (struct qn_spawn_mark){{qn_random_next(&random), qn_random_next(&random)}};
     spawned.mark = plan.mark;
-    const char **merged = merge_environment(environment);
+    const char **merged = merge_environment(request->environment);
     if (merged == NULL) {
         return qn_error_nomem(err);
     }
@@ -338,7 +365,7 @@ quern_status qn_spawn(const char *command, const char *const *environment, bool 
         status = open_pipe(&ends[i], i == STDIN_FILENO, err);
     }
     if (status == QUERN_OK) {
-        status = start(&plan, command, merged, &spawned, err);
+        status = start(&plan, request->command, merged, &spawned, err);
     }
     qn_free(merged);
     for (int i = 0; i < plan.end_count; i++) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "pool/exec/limits.h"
 #include "quern/status.h"
 
 /* This is written to stderr, followed by errno as an int, when the guard gets no process for the
@@ -25,12 +26,18 @@ struct qn_spawned {
     struct qn_spawn_mark mark; /* of this command alone: no output equals it by chance */
 };
 
-/* Starts `/bin/sh -c command` with our environment and `environment` ("NAME=value",
- * NULL-terminated, may be NULL) over it; an entry without "=" removes the variables of ours that
- * begin with it. With with_progress its descriptor 3 is a pipe to us. On success the caller closes
- * the descriptors and reaps the process. QUERN_E_NOMEM or QUERN_E_FULL: nothing runs. */
-QUERN_NODISCARD quern_status qn_spawn(const char *command, const char *const *environment,
-                                      bool with_progress, struct qn_spawned *ret_spawned,
-                                      quern_error *err);
+struct qn_spawn_request {
+    const char *command; /* for /bin/sh -c */
+    /* "NAME=value", NULL-terminated, over our own; an entry without "=" removes the variables of
+     * ours that begin with it. NULL: ours. */
+    const char *const *environment;
+    bool with_progress; /* its descriptor 3 is a pipe to us */
+    struct qn_exec_limits limits;
+};
+
+/* On success the caller closes the descriptors and reaps the process. QUERN_E_NOMEM or
+ * QUERN_E_FULL: nothing runs. */
+QUERN_NODISCARD quern_status qn_spawn(const struct qn_spawn_request *request,
+                                      struct qn_spawned *ret_spawned, quern_error *err);
 
 #endif

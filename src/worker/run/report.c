@@ -127,6 +127,11 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id));
     }
+    if (run->wrong_order != NULL) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "a line on descriptor 3 is no order, it is ignored",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("line", run->wrong_order));
+    }
     if (run->stderr_text != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),

@@ -62,6 +62,7 @@ void qn_run_free(struct quern_run *run)
     qn_leased_free(run->leased);
     qn_free(run->error);
     qn_free(run->stderr_text);
+    qn_free(run->wrong_order);
     qn_free(run->result);
     qn_free(run->progress);
     qn_slab_free(run);

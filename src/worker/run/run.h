@@ -109,6 +109,7 @@ struct quern_run {
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
     bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */
+    char *wrong_order;       /* (h) owned; a line of its command that looks like an order */
     char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
     char *error;             /* (h) owned; NULL: none */
     char error_class[QN_ERROR_CLASS_SIZE_MAX + 1]; /* (h) "": none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* test_mux.c - which handler runs, middlewares, the not-found outcome, refusals; and commands as
- * handlers. Handlers are called through the public test kit. */
+/* test_mux.c - which handler runs, middlewares, the not-found outcome, refusals. Handlers are
+ * called through the public test kit. */
 #include "quern/mux.h"
 
 #include <stdio.h>
@@ -308,139 +308,6 @@ static void a_frozen_mux_cannot_be_changed(void **state)
     quern_mux_free(mux);
 }
 
-/* --- Commands as handlers -------------------------------------------------------------- */
-
-static struct quern_run *run_command(const char *command, struct qn_task task)
-{
-    quern_mux *mux = new_mux();
-    quern_error error = {0};
-    assert_ok(quern_mux_exec(mux, "c", command, NULL, &error), error);
-    task.type = "c";
-    struct quern_run *run = new_run(task);
-    qn_execute_handler(run, mux);
-    quern_mux_free(mux);
-    return run;
-}
-
-static void the_exit_code_of_a_command_is_its_verdict(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *command;
-        int outcome;
-        const char *error;
-    } cases[] = {
-        {"exit 0", QUERN_DONE, NULL},
-        {"exit 75", QUERN_RETRY, "exit status 75"},
-        {"echo bad data >&2; exit 65", QUERN_ARCHIVE, "exit status 65: bad data"},
-        {"printf 'a\\nb\\n' >&2; exit 3", QUERN_RETRY, "exit status 3: a\nb"},
-        {"kill -SEGV $$", QN_OUTCOME_CRASHED, "killed by signal 11 (SIGSEGV)"},
-        {"kill -KILL $$", QN_OUTCOME_CRASHED, "killed by signal 9 (SIGKILL)"},
-    };
-    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        struct quern_run *run = run_command(cases[i].command, (struct qn_task){.id = NULL});
-        assert_int_equal(run->outcome, cases[i].outcome);
-        if (cases[i].error != NULL) {
-            assert_string_equal(run->error, cases[i].error);
-        } else {
-            assert_null(run->error);
-        }
-        assert_false(run->has_result);
-        qn_run_free(run);
-    }
-}
-
-static void a_command_gets_payload_and_environment(void **state)
-{
-    (void)state;
-    struct quern_run *run =
-        run_command("printf '%s|' $QUERN_TASK_ID $QUERN_TASK_TYPE $QUERN_QUEUE $QUERN_RETRY_COUNT "
-                    "$QUERN_FENCE; cat",
-                    (struct qn_task){.payload = "load", .payload_size = 4, .retention_ms = 1000});
-    assert_int_equal(run->outcome, QUERN_DONE);
-    assert_true(run->has_result);
-    assert_int_equal(run->result_size, strlen("id-1|c|default|2|7|load"));
-    assert_memory_equal(run->result, "id-1|c|default|2|7|load", run->result_size);
-    qn_run_free(run);
-}
-
-static void the_last_lines_of_a_long_complaint_become_the_error(void **state)
-{
-    (void)state;
-    struct quern_run *run = run_command("seq 1 20000 >&2; printf '\\377last\\n\\n' >&2; exit 1",
-                                        (struct qn_task){.id = 0});
-    assert_int_equal(run->outcome, QUERN_RETRY);
-    size_t size = strlen(run->error);
-    assert_true(size <= 4096 && size > 3500);
-    assert_memory_equal(run->error, "exit status 1: [cut] 1", strlen("exit status 1: [cut] 1"));
-    const char *end = "20000\n\xef\xbf\xbdlast";
-    assert_string_equal(run->error + size - strlen(end), end);
-    qn_run_free(run);
-}
-
-static void a_cancelled_command_is_terminated_and_not_a_crash(void **state)
-{
-    (void)state;
-    quern_mux *mux = new_mux();
-    quern_error error = {0};
-    assert_ok(quern_mux_exec(mux, "c", "exec sleep 1000", NULL, &error), error);
-    struct quern_run *run = new_run((struct qn_task){.type = "c"});
-    qn_run_cancel(run, QN_REASON_TIMEOUT);
-    qn_execute_handler(run, mux);
-    assert_int_equal(run->outcome, QUERN_RETRY);
-    assert_string_equal(run->error, "killed by signal 15 (SIGTERM)");
-    qn_run_free(run);
-    quern_mux_free(mux);
-}
-
-static void a_command_posts_its_progress(void **state)
-{
-    (void)state;
-    struct qn_progress progress;
-    struct quern_run *run = run_command("echo '5 begun' >&3; echo '70% nearly there' >&3",
-                                        (struct qn_task){.id = NULL});
-    assert_int_equal(run->outcome, QUERN_DONE);
-    assert_false(run->progress_garbled);
-    assert_true(qn_run_take_progress(run, &progress));
-    assert_int_equal(progress.percent, 70);
-    assert_string_equal(progress.note, "nearly there");
-    assert_false(qn_run_take_progress(run, &progress));
-    qn_run_untake_progress(run);
-    assert_true(qn_run_take_progress(run, &progress));
-    qn_run_free(run);
-}
-
-static void garbage_as_progress_is_noted_once_for_a_command(void **state)
-{
-    (void)state;
-    quern_mux *mux = new_mux();
-    quern_error error = {0};
-    assert_ok(quern_mux_exec(mux, "c", "printf '\\377\\n' >&3", NULL, &error), error);
-    for (int i = 0; i < 3; i++) {
-        struct quern_run *run = new_run((struct qn_task){.type = "c"});
-        qn_execute_handler(run, mux);
-        assert_int_equal(run->outcome, QUERN_DONE);
-        assert_int_equal(run->progress_garbled, i == 0);
-        qn_run_free(run);
-    }
-    quern_mux_free(mux);
-}
-
-static void too_large_an_environment_is_a_failure_that_counts(void **state)
-{
-    (void)state;
-    static char huge[300000]; /* the kernel takes 128 KiB for one variable */
-    memset(huge, 'x', sizeof huge - 1);
-    setenv("MUX_TEST_HUGE", huge, 1);
-    struct quern_run *run = run_command("true", (struct qn_task){.id = NULL});
-    unsetenv("MUX_TEST_HUGE");
-    assert_int_equal(run->outcome, QUERN_RETRY);
-    assert_false(run->not_started);
-    assert_non_null(strstr(run->error, "command was not started: "));
-    assert_non_null(strstr(run->error, "ulimit -s"));
-    qn_run_free(run);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exact_pattern_wins_then_the_longest_prefix),
     cmocka_unit_test(a_star_serves_what_no_other_pattern_does),
@@ -452,12 +319,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(handler_options_are_checked),
     cmocka_unit_test(a_pattern_is_configured_again),
     cmocka_unit_test(a_frozen_mux_cannot_be_changed),
-    cmocka_unit_test(the_exit_code_of_a_command_is_its_verdict),
-    cmocka_unit_test(a_command_gets_payload_and_environment),
-    cmocka_unit_test(the_last_lines_of_a_long_complaint_become_the_error),
-    cmocka_unit_test(a_cancelled_command_is_terminated_and_not_a_crash),
-    cmocka_unit_test(a_command_posts_its_progress),
-    cmocka_unit_test(garbage_as_progress_is_noted_once_for_a_command),
-    cmocka_unit_test(too_large_an_environment_is_a_failure_that_counts),
 };
 TEST_MAIN(tests)

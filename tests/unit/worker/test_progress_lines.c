@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_progress_lines.c - lines of a command that become its progress, whatever it writes. */
-#include "worker/run/progress_lines.h"
+#include "worker/exec/progress_lines.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,31 +53,20 @@ static void lines_set_percentage_and_note(void **state)
     }
 }
 
-static void requests_are_no_progress(void **state)
+static void orders_are_no_progress(void **state)
 {
     (void)state;
     struct qn_progress_lines lines = {0};
-    static const char text[] =
-        "30 a\nretry-in=1m30s\n snooze=5m \nsnooze=250ms\nno-retry=http/404\n";
+    static const char text[] = "30 a\nretry-in=1m30s\n snooze=250ms \nerror-class=dns\n";
     assert_true(qn_progress_lines_feed(&lines, text, sizeof text - 1));
     assert_string_equal(lines.progress.note, "a");
-    assert_true(lines.requests.has_retry_in);
-    assert_int_equal(lines.requests.retry_in_ms, 90000);
-    assert_true(lines.requests.has_snooze);
-    assert_int_equal(lines.requests.snooze_ms, 250);
-    assert_true(lines.requests.no_retry);
-    assert_string_equal(lines.requests.error_class, "http/404");
-    assert_false(qn_progress_lines_feed(&lines, "error-class=dns\n", 16));
-    assert_string_equal(lines.requests.error_class, "dns");
-    static const char *const notes[] = {"retry-in=soon\n", "snooze=-1s\n",   "no-retry=\n",
-                                        "no-retry=a b\n",  "retry-in\n",     "retry_in=5s\n",
-                                        "10 snooze=5s\n",  "error-class=\n", "x=y\n"};
-    for (size_t i = 0; i < TEST_COUNT(notes); i++) {
-        struct qn_progress_lines other = {0};
-        assert_true(qn_progress_lines_feed(&other, notes[i], strlen(notes[i])));
-        const struct qn_line_requests none = {0};
-        assert_memory_equal(&other.requests, &none, sizeof none);
-    }
+    assert_int_equal(lines.orders.order, QN_ORDER_SNOOZE);
+    assert_int_equal(lines.orders.delay_ms, 250);
+    assert_string_equal(lines.orders.class_name, "dns");
+    assert_false(qn_progress_lines_feed(&lines, "snooze=soon\n", 12));
+    assert_string_equal(lines.orders.wrong, "snooze=soon");
+    assert_string_equal(lines.progress.note, "a");
+    assert_false(lines.garbled);
 }
 
 static void pieces_may_end_anywhere(void **state)
@@ -150,7 +139,7 @@ static void bytes_that_are_not_text_are_replaced(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lines_set_percentage_and_note),
-    cmocka_unit_test(requests_are_no_progress),
+    cmocka_unit_test(orders_are_no_progress),
     cmocka_unit_test(pieces_may_end_anywhere),
     cmocka_unit_test(the_longest_note_is_whole),
     cmocka_unit_test(long_lines_are_cut_at_a_character),

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* progress_lines.c - lines of a command that become its progress, or are requests of it.
+/* progress_lines.c - lines of a command that become its progress, or its orders.
  *
  * A command may write anything: a line of any length, bytes that are not UTF-8, no end of line at
  * all. A long line is cut at a character, and bad bytes and NULs are replaced, so that every note
  * can be stored. Control characters stay, as in other notes: they are escaped where it is shown. */
-#include "worker/run/progress_lines.h"
+#include "worker/exec/progress_lines.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "base/text/duration.h"
 #include "base/text/utf8.h"
 
 static bool is_blank(char c)
@@ -41,54 +39,7 @@ static size_t read_percent(const char *text, size_t size, int32_t *percent)
     return used;
 }
 
-static bool take_duration(const char *value, bool *has, int64_t *ms)
-{
-    bool valid = qn_duration_parse(value, ms, NULL) == QUERN_OK;
-    *has = *has || valid;
-    return valid;
-}
-
-static bool take_class(const char *value, struct qn_line_requests *requests)
-{
-    if (!qn_handler_options_is_class(value)) {
-        return false;
-    }
-    (void)snprintf(requests->error_class, sizeof requests->error_class, "%s", value);
-    return true;
-}
-
-/* False: it is none. */
-static bool take_request(struct qn_line_requests *requests, const char *text, size_t size)
-{
-    char line[QN_ERROR_CLASS_SIZE_MAX + 32];
-    if (size >= sizeof line || memchr(text, '\0', size) != NULL) {
-        return false;
-    }
-    memcpy(line, text, size);
-    line[size] = '\0';
-    char *equals = strchr(line, '=');
-    if (equals == NULL) {
-        return false;
-    }
-    *equals = '\0';
-    const char *value = equals + 1;
-    if (strcmp(line, "retry-in") == 0) {
-        return take_duration(value, &requests->has_retry_in, &requests->retry_in_ms);
-    }
-    if (strcmp(line, "snooze") == 0) {
-        return take_duration(value, &requests->has_snooze, &requests->snooze_ms);
-    }
-    if (strcmp(line, "error-class") == 0) {
-        return take_class(value, requests);
-    }
-    if (strcmp(line, "no-retry") == 0 && take_class(value, requests)) {
-        requests->no_retry = true;
-        return true;
-    }
-    return false;
-}
-
-/* False: the line is blank, or a request. */
+/* False: the line is blank, or an order. */
 static bool take_line(struct qn_progress_lines *lines)
 {
     const char *text = lines->line;
@@ -101,7 +52,7 @@ static bool take_line(struct qn_progress_lines *lines)
     for (; size > 0 && is_blank(text[0]); size--) {
         text++;
     }
-    if (size == 0 || (!is_cut && take_request(&lines->requests, text, size))) {
+    if (size == 0 || qn_orders_take(&lines->orders, text, size)) {
         return false;
     }
     struct qn_progress *progress = &lines->progress;
