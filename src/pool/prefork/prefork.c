@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -316,7 +317,9 @@ void qn_prefork_cancel(struct qn_prefork *prefork, struct qn_prefork_item *item,
     struct qn_prefork_child *child = item->child;
     if (child != NULL) {
         qn_page_cancel(child->page, item->slot, item->sequence, reason);
-        qn_children_signal(child, SIGUSR1, false);
+        if (child->pid_fd >= 0 && !child->is_ended) {
+            (void)pidfd_send_signal(child->pid_fd, SIGUSR1, NULL, 0); /* not what it started */
+        }
     }
     (void)pthread_mutex_unlock(&prefork->mutex);
 }
@@ -332,7 +335,7 @@ static void kill_child(struct qn_prefork_child *child, int64_t kill_after_ms)
     if (kill_after_ms <= 0) {
         qn_children_kill(child, NULL);
     } else {
-        qn_children_signal(child, SIGTERM, true);
+        qn_children_signal(child, SIGTERM);
         child->kill_at_ms = earlier(child->kill_at_ms, qn_children_now_ms() + kill_after_ms);
         qn_children_set_timer(prefork, child->kill_at_ms);
     }

@@ -209,18 +209,27 @@ void lib_prefork_init(struct lib_prefork *fixture)
     qn_cond_init(&fixture->changed);
 }
 
-struct qn_zygote *lib_prefork_zygote(lib_prefork_act_fn *act)
+static struct qn_zygote *zygotes[LIB_PREFORK_ZYGOTES];
+static size_t zygotes_used;
+
+void lib_prefork_prepare(lib_prefork_act_fn *act)
 {
-    /* The zygote is a copy of this process, so it keeps them as they are now. */
     static lib_prefork_act_fn *acts;
     static struct qn_prefork_code code = {.run = run, .user = &acts};
     static const struct qn_zygote_program program = {.run_child = qn_prefork_child_main,
                                                      .user = &code};
-    struct qn_zygote *zygote = NULL;
     quern_error error = {0};
     acts = act;
-    assert_ok(qn_zygote_fork(&program, &zygote, &error), error);
-    return zygote;
+    for (size_t i = 0; zygotes[LIB_PREFORK_ZYGOTES - 1] == NULL && i < LIB_PREFORK_ZYGOTES; i++) {
+        assert_ok(qn_zygote_fork(&program, &zygotes[i], &error), error);
+    }
+}
+
+struct qn_zygote *lib_prefork_zygote(lib_prefork_act_fn *act)
+{
+    lib_prefork_prepare(act);
+    assert_true(zygotes_used < LIB_PREFORK_ZYGOTES - 1);
+    return zygotes[zygotes_used++];
 }
 
 void lib_prefork_start(struct lib_prefork *fixture, lib_prefork_act_fn *act)

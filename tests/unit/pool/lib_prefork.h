@@ -58,8 +58,12 @@ struct lib_prefork {
 void lib_prefork_init(struct lib_prefork *fixture);
 /* act: NULL, or what is done for letters that are unknown here. */
 void lib_prefork_start(struct lib_prefork *fixture, lib_prefork_act_fn *act);
-/* A zygote whose children do so. */
+/* A zygote whose children do so, for a reload; the same `act` in all of a program. */
 struct qn_zygote *lib_prefork_zygote(lib_prefork_act_fn *act);
+/* Makes all zygotes of a program, as the first call of the others does: TSan has a thread of its
+ * own as soon as there was any. */
+enum { LIB_PREFORK_ZYGOTES = 32 };
+void lib_prefork_prepare(lib_prefork_act_fn *act);
 void lib_prefork_stop(struct lib_prefork *fixture);
 void lib_prefork_submit(struct lib_prefork *fixture, struct lib_prefork_item *item,
                         const char *text);
@@ -69,7 +73,7 @@ bool lib_prefork_wait(struct lib_prefork *fixture, struct lib_prefork_item *item
 void lib_prefork_wait_begun(struct lib_prefork *fixture, struct lib_prefork_item *item);
 void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item *item);
 void lib_prefork_wait_gone(struct lib_prefork *fixture);
-/* Submits a text and returns the item when it has ended; static memory of its own is not used. */
+/* Submits a text and waits for its end. */
 void lib_prefork_run(struct lib_prefork *fixture, struct lib_prefork_item *item, const char *text);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_prefork_deaths.c - how a child dies, whom it is charged to, and what is known of it. */
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static void burn(void)
 {
     while (zero == 0) {
         sink++;
+        (void)poll(NULL, 0, 0); /* TSan keeps a signal back until there is such a call */
     }
 }
 
@@ -240,6 +242,7 @@ static void children_that_die_at_their_start_are_started_slower_and_slower(void 
     struct qn_prefork *prefork = NULL;
     quern_error error = {0};
     assert_ok(qn_zygote_fork(&program, &zygote, &error), error);
+    lib_prefork_prepare(die);
     int64_t began_ms = test_now_ms();
     assert_ok(qn_prefork_new(zygote, &options, &ops, &prefork, &error), error);
     assert_true(test_until(has_three, &counter));
@@ -248,8 +251,9 @@ static void children_that_die_at_their_start_are_started_slower_and_slower(void 
 }
 
 static const struct CMUnitTest tests[] = {
+    /* First, because it forks a zygote of its own. */
+    cmocka_unit_test(children_that_die_at_their_start_are_started_slower_and_slower),
     cmocka_unit_test(each_death_is_charged_to_the_item_that_ran),
     cmocka_unit_test(limits_are_lifted_after_the_item),
-    cmocka_unit_test(children_that_die_at_their_start_are_started_slower_and_slower),
 };
 TEST_MAIN(tests)

@@ -4,19 +4,15 @@
  * A child that is missing is started at once, all of them side by side. One that dies before it has
  * run anything delays the next start: 50 ms, then twice as long each time, up to 10 s. When the
  * system has no descriptors or processes left, it is the same.
- *
- * Signals go by the pidfd where the kernel can signal a group by it; else by the number of the
- * group, which belongs to the child until its end was reported. */
+ */
 #include "pool/prefork/inside/children.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -26,7 +22,6 @@
 #include "quern/log.h"
 
 enum { READY_MS = 4000, END_MS = 1000, BACKOFF_MS_MIN = 50, BACKOFF_MS_MAX = 10000 };
-enum { SIGNAL_GROUP = 1 << 2 }; /* PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9 */
 
 int64_t qn_children_now_ms(void)
 {
@@ -210,15 +205,10 @@ void qn_children_start(struct qn_prefork *prefork)
     }
 }
 
-void qn_children_signal(const struct qn_prefork_child *child, int number, bool group)
+void qn_children_signal(const struct qn_prefork_child *child, int number)
 {
-    if (child->pid_fd < 0 || child->is_ended) {
-        return;
-    }
-    long done =
-        syscall(SYS_pidfd_send_signal, child->pid_fd, number, NULL, group ? SIGNAL_GROUP : 0);
-    if (group && done != 0 && errno == EINVAL) {
-        (void)kill(-child->pid, number);
+    if (child->pid > 0 && !child->is_ended) {
+        qn_zygote_kill(child->pid, child->pid_fd, number);
     }
 }
 
@@ -245,8 +235,7 @@ void qn_children_kill(struct qn_prefork_child *child, const char *hostile)
         child->end_until_ms = qn_children_now_ms() + END_MS;
         qn_children_set_timer(child->prefork, child->end_until_ms);
     }
-    qn_children_signal(child, SIGKILL, true);
-    qn_children_signal(child, SIGKILL, false); /* it may have left its group */
+    qn_children_signal(child, SIGKILL);
 }
 
 static void close_if_done(struct qn_prefork_child *child)

@@ -16,8 +16,8 @@ void qn_children_start(struct qn_prefork *prefork);
 void qn_children_back_off(struct qn_prefork *prefork);
 /* Whether the first item of its window has started. */
 bool qn_children_has_started(const struct qn_prefork_child *child);
-/* Sends a signal to the process, or to its group; nothing if it has none yet, or no more. */
-void qn_children_signal(const struct qn_prefork_child *child, int number, bool group);
+/* Sends a signal to its group; nothing if it has no process yet, or no more. */
+void qn_children_signal(const struct qn_prefork_child *child, int number);
 /* Kills it and its group; hostile: a constant text, or NULL. */
 void qn_children_kill(struct qn_prefork_child *child, const char *hostile);
 /* It gets no more items; it ends when its window is empty. */

@@ -120,8 +120,9 @@ static void on_started(struct qn_prefork_child *child, const struct qn_zygote_ev
     child->pid = event->pid;
     child->pid_fd = event->pid_fd;
     qn_ending_log(prefork, QUERN_LOG_DEBUG, "a child started", event->pid, "");
-    if (child->by_us) {
-        qn_children_kill(child, NULL); /* it was to be killed before it had a number */
+    if (child->by_us || event->pid_fd < 0) {
+        qn_children_kill(child, NULL); /* it was to be killed before, or could not be signalled */
+        qn_children_close_socket(child);
     }
     qn_receive_ready(child);
 }
