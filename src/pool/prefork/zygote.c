@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/zygote_internal.h"
@@ -215,8 +216,14 @@ static quern_status send_request(struct qn_zygote *zygote, const struct qn_zygot
                                  const struct qn_zygote_fds *fds, quern_error *err)
 {
     struct qn_bytes bytes = {.data = request, .size = sizeof *request};
+    int64_t until_ns = 0;
     int error_number = qn_zygote_wire_send(zygote->socket_fd, bytes, fds);
-    if (error_number == EAGAIN && await(zygote->socket_fd, POLLOUT, SEND_MS)) {
+    while (error_number == EAGAIN && (until_ns == 0 || qn_clock_mono_ns() < until_ns)) {
+        if (until_ns == 0) {
+            until_ns = qn_clock_mono_ns() + SEND_MS * QN_NS_PER_MS;
+        }
+        (void)await(zygote->socket_fd, POLLOUT, SEND_MS);
+        (void)poll(NULL, 0, 1); /* too many descriptors on their way: no event says when it ends */
         error_number = qn_zygote_wire_send(zygote->socket_fd, bytes, fds);
     }
     switch (error_number) {

@@ -92,7 +92,8 @@ static int kill_orphans(const struct guard *guard, bool wait)
 /* Its group goes before its number can be another's; then what had left the group. */
 _Noreturn static void clear_away(const struct guard *guard, bool report)
 {
-    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_ENDED, .pid = guard->pid};
+    struct qn_zygote_packet packet = {
+        .kind = QN_ZYGOTE_ENDED, .pid = guard->pid, .status = SIGKILL};
     (void)kill(-guard->pid, SIGKILL);
     (void)kill(guard->pid, SIGKILL); /* it may have joined another group */
     (void)wait4(guard->pid, &packet.status, 0, &packet.usage);

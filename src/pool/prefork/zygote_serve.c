@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -85,11 +86,16 @@ quern_status qn_zygote_serve(const struct qn_zygote_program *program, quern_erro
         qn_zygote_wire_close(&fds);
         return qn_error_set(err, QUERN_E_STATE, "the worker has another version");
     }
+    (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0); /* after the answer that thread may end */
     status = answer(program, first.token, err);
-    if (status == QUERN_OK && fds.count == 2) { /* until now it was a pipe */
+    if (status != QUERN_OK) {
+        qn_zygote_wire_close(&fds);
+        return status;
+    }
+    if (fds.count == 2) { /* until now it was a pipe */
         (void)dup2(fds.items[1], STDERR_FILENO);
     }
-    if (status == QUERN_OK && qn_zygote_main(program, QN_ZYGOTE_SERVE_FD, fds.items[0]) != 0) {
+    if (qn_zygote_main(program, QN_ZYGOTE_SERVE_FD, fds.items[0]) != 0) {
         status = qn_error_set(err, QUERN_E_FULL, "cannot serve as a zygote: %s", strerror(errno));
     }
     return status;
