@@ -170,30 +170,29 @@ static void open_signals(void)
 
 /* The strings of a command, sealed against shrinking; NULL and errno if they are not what the
  * request says. One block: the arguments of the shell, then the environment. */
-static char **map_command(const struct qn_zygote_start *start, int fd)
+static const char **map_command(const struct qn_zygote_start *start, int fd)
 {
-    static char shell[] = "sh", option[] = "-c";
     const struct qn_zygote_request *request = &start->request;
+    const int seals = F_SEAL_SHRINK | F_SEAL_WRITE;
     struct stat info;
     errno = EBADMSG;
     if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != request->text_size ||
-        (fcntl(fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_WRITE)) !=
-            (F_SEAL_SHRINK | F_SEAL_WRITE)) {
+        (fcntl(fd, F_GET_SEALS) & seals) != seals) {
         return NULL;
     }
-    char *text = mmap(NULL, request->text_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    char **strings =
+    const char *text = mmap(NULL, request->text_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const char **strings =
         qn_alloc_zero((size_t)request->text_count + COMMAND_ARGUMENTS + 1, sizeof *strings);
     if (text == MAP_FAILED || strings == NULL) {
         errno = ENOMEM;
         return NULL;
     }
     const char *end = text + request->text_size;
-    char **next = strings;
-    *next++ = shell;
-    *next++ = option;
+    const char **next = strings;
+    *next++ = "sh";
+    *next++ = "-c";
     for (uint32_t i = 0; i < request->text_count; i++) {
-        char *zero = memchr(text, '\0', (size_t)(end - text));
+        const char *zero = memchr(text, '\0', (size_t)(end - text));
         if (zero == NULL) {
             errno = EBADMSG;
             return NULL;
@@ -212,11 +211,12 @@ _Noreturn static void run_command(const struct qn_zygote_start *start, int setup
     const struct qn_zygote_request *request = &start->request;
     int fds[COMMAND_FDS];
     int own_fd = setup_fd;
-    char **strings = map_command(start, qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_TEXT));
-    int error_number = strings == NULL ? errno : 0;
-    if (error_number == 0) {
-        error_number = set_limits(start);
-    }
+    union { /* execve does not change the strings, although its prototype allows that */
+        const char **borrowed;
+        char **given;
+    } strings = {.borrowed =
+                     map_command(start, qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_TEXT))};
+    int error_number = strings.borrowed == NULL ? errno : set_limits(start);
     for (unsigned i = 0; i < COMMAND_FDS; i++) {
         fds[i] = qn_zygote_wire_fd(request, &start->fds, QN_ZYGOTE_STDIO + i);
     }
@@ -225,7 +225,7 @@ _Noreturn static void run_command(const struct qn_zygote_start *start, int setup
     }
     if (error_number == 0) {
         open_signals();
-        (void)execve("/bin/sh", strings, strings + COMMAND_ARGUMENTS);
+        (void)execve("/bin/sh", strings.given, strings.given + COMMAND_ARGUMENTS);
         error_number = errno;
     }
     fail(own_fd >= 0 ? own_fd : setup_fd, error_number);
