@@ -45,6 +45,8 @@ enum qn_bug {
     QN_BUG_PROBE_NOT_BEHIND = 40,        /* a probe that died goes back to its old place */
     QN_BUG_LEAVING_WORKER_RELEASES = 41, /* a run of a draining worker releases the brake */
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
+    QN_BUG_CHILD_ISOLATED = 55,          /* the death of a child costs a task its company */
+    QN_BUG_PARENT_NOT_ISOLATED = 56,     /* the death of a worker costs it none */
     /* Replies of a server */
     QN_BUG_DEADLINE_WHILE_IDLE = 81,  /* a deadline is checked only while nothing comes */
     QN_BUG_LINE_WITHOUT_END = 82,     /* a line may have any length */

@@ -148,6 +148,7 @@ struct qn_leased {
     int64_t leased_at_boot_ms;
     int64_t retry_count;
     int64_t crash_count; /* how often it was charged with a death, see task/deaths.h */
+    int64_t level;       /* how much company it may have: struct qn_deaths */
     int64_t life_ms;     /* how long it had lived at a death, at most */
     quern_cause cause;
     uint16_t queue_index; /* into the exchange's queues */

@@ -50,6 +50,10 @@ enum qn_death_verdict qn_deaths_charge(struct qn_deaths *deaths, const struct qn
     }
     deaths->charges++;
     deaths->lone += death->is_lone ? 1 : 0;
+    bool endangers = (!death->is_child && !QN_BUG(PARENT_NOT_ISOLATED)) || QN_BUG(CHILD_ISOLATED);
+    if (endangers && deaths->level < QN_ALONE_CHARGES) {
+        deaths->level++;
+    }
     deaths->life_ms = longer(deaths->life_ms, lived_ms(death, started_at_ms));
     deaths->died_at_ms = death->now_ms;
     *ret_delay_ms = 0;

@@ -21,6 +21,7 @@
 struct qn_deaths {
     int64_t charges;
     int64_t lone;        /* charges of deaths that it died alone */
+    int64_t level;       /* how much company it may have (isolation.h); QN_ALONE_CHARGES at most */
     int64_t life_ms;     /* how long its run had lived at a death, at most */
     int64_t first_at_ms; /* when its first charged run started */
     int64_t died_at_ms;  /* of the latest death */
@@ -33,6 +34,7 @@ struct qn_death {
     int64_t seen_at_ms;    /* the last sign of life of its process; 0: it has died just now */
     int64_t ok_at_ms;      /* when a run of the queue last ended well on the same host; 0: never */
     bool is_lone;
+    bool is_child; /* a child or a command died, and no worker */
     bool is_spent; /* the task has no attempts left */
 };
 

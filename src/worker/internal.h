@@ -61,7 +61,6 @@ struct quern_worker {
     char id[QN_ID_TEXT_SIZE];
     char owner[QN_OWNER_SIZE];
     char host[QN_NAME_SIZE_MAX + 1];
-    bool shares_process;  /* handlers run in it: one may end it and all others */
     bool only_aggregates; /* it leases no tasks */
 
     struct qn_pool *pool; /* from run on; NULL when it was stopped */

@@ -249,7 +249,6 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         goto deregister;
     }
     qn_mux_freeze(worker->mux);
-    worker->shares_process = qn_mux_shares_process(worker->mux);
     worker->only_aggregates = qn_mux_only_aggregates(worker->mux);
     (void)swap_pool(worker, pool);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),

@@ -87,6 +87,7 @@ static const char *const columns[] = {
     "failed_at_ms",   "completed_at_ms", "retry_kind",     "retry_base_ms",
     "retry_cap_ms",   "progress",        "lone",           "life_ms",
     "died_at_ms",     "due_boot_ms",     "start_by_at_ms", "unique_terms",
+    "level",
 };
 
 /* Of the other tables. */

@@ -241,17 +241,12 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
 static struct qn_isolation isolation_of(const struct quern_worker *worker,
                                         const struct qn_exchange_request *request)
 {
-    struct qn_isolation isolation = {0};
-    if (!worker->shares_process) {
-        return isolation;
-    }
-    isolation.slots = worker->options.concurrency;
+    struct qn_isolation isolation = {.slots = worker->options.concurrency};
     for (int64_t c = 1; c < QN_ALONE_CHARGES; c++) {
         uint32_t *held = &isolation.held[c - 1];
         *held = worker->run_table.charged[c - 1];
         for (size_t i = 0; i < request->exchange.outcome_count; i++) {
-            *held -=
-                request->ended[i] != NULL && request->ended[i]->leased->crash_count >= c ? 1 : 0;
+            *held -= request->ended[i] != NULL && request->ended[i]->leased->level >= c ? 1 : 0;
         }
         if (request == &worker->pump.second) {
             *held = isolation.slots; /* only the pump's own request brings runs of charged tasks */

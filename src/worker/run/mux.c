@@ -357,21 +357,6 @@ quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task
     return call_link(run, task, &first);
 }
 
-bool qn_mux_shares_process(const quern_mux *mux)
-{
-    for (size_t i = 0; i < mux->entry_count; i++) {
-        if (!mux->entries[i].has_process) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < mux->groups.count; i++) {
-        if (!mux->groups.entries[i].has_process) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void qn_mux_freeze(const quern_mux *mux)
 {
     atomic_fetch_add(mux->freezes, 1);

@@ -53,9 +53,6 @@ QUERN_NODISCARD quern_status qn_mux_add_aggregator(quern_mux *mux, const char *p
                                                    const struct qn_group_entry *entry,
                                                    quern_error *err);
 const struct qn_group_table *qn_mux_groups(const quern_mux *mux);
-/* Whether code of handlers or aggregators runs in the process of the worker, so that it may end it.
- * While frozen. */
-bool qn_mux_shares_process(const quern_mux *mux);
 /* While frozen (calls nest) the mux cannot be changed. Any thread. */
 void qn_mux_freeze(const quern_mux *mux);
 void qn_mux_thaw(const quern_mux *mux);

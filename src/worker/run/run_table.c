@@ -17,7 +17,7 @@ void qn_run_table_init(struct qn_run_table *table)
 
 static void count_charged(struct qn_run_table *table, const struct quern_run *run, int more)
 {
-    for (int64_t c = 1; c < QN_ALONE_CHARGES && c <= run->leased->crash_count; c++) {
+    for (int64_t c = 1; c < QN_ALONE_CHARGES && c <= run->leased->level; c++) {
         table->charged[c - 1] += (uint32_t)more;
     }
 }

@@ -20,9 +20,8 @@ struct qn_run_table {
     size_t waiting_count;
     size_t running_count;
     size_t finished_count;
-    uint32_t
-        charged[QN_ALONE_CHARGES - 1]; /* [c - 1]: held runs of tasks charged c times or more */
-    size_t stuck_count;                /* pool threads that are lost to handlers which do not end */
+    uint32_t charged[QN_ALONE_CHARGES - 1]; /* [c - 1]: held runs of tasks of level c or above */
+    size_t stuck_count; /* pool threads that are lost to handlers which do not end */
 };
 
 void qn_run_table_init(struct qn_run_table *table);

@@ -169,9 +169,12 @@ static void garbage_in_the_deaths_of_a_task_is_cut(struct contract *c)
     doctor_plant(c,
                  "UPDATE quern_task SET crash_count = 3, lone = 9, life_ms = 9223372036854775807,"
                  " crashed_at_ms = -9223372036854775807, died_at_ms = 9223372036854775807");
-    struct qn_leased *run = contract_take_id(c, "default", "a");
+    struct qn_leased *run = contract_take_id(c, "default", "a"); /* its level is NULL */
     assert_true(run->life_ms <= QN_DURATION_MS_MAX);
+    assert_int_equal(run->level, 3);
     contract_finish(c, run, QN_GIVE_BACK);
+    doctor_plant(c, "UPDATE quern_task SET level = 9223372036854775807");
+    contract_finish(c, contract_take_id(c, "default", "a"), QN_GIVE_BACK);
     doctor_assert_mended(c, "I7 default/a: 0 retries of 25, 3 deaths, 9 of them alone");
     contract_finish(c, contract_take_id(c, "default", "a"), QN_DONE);
 }

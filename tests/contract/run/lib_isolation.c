@@ -60,3 +60,12 @@ void isolation_charge(struct contract *c, const char *queue, const char *prefix,
     }
     assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, queue, "mate", &err), err);
 }
+
+void isolation_crash(struct contract *c, const struct isolation_got *got)
+{
+    for (size_t i = 0; i < got->count; i++) {
+        assert_int_equal(contract_die(c, got->runs[i]), QN_APPLIED);
+    }
+    contract_advance(c, QN_CHARGED_WAIT_MS);
+    (void)contract_forward(c, "default", NULL);
+}

@@ -31,5 +31,7 @@ void isolation_assert_runs(const struct isolation_got *got, const char *const *i
  * and "mate", so that no death is a lone one. */
 void isolation_charge(struct contract *c, const char *queue, const char *prefix, size_t count,
                       int64_t charges);
+/* Ends the runs as crashes of their commands, and waits until their tasks are pending again. */
+void isolation_crash(struct contract *c, const struct isolation_got *got);
 
 #endif

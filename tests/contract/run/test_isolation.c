@@ -131,18 +131,110 @@ static void probe_is_no_charged_task_without_room_for_it(struct contract *c)
 {
     struct qn_leased *runs[QN_BRAKE_DEATHS];
     struct isolation_got got;
-    contract_put_many(c, "default", "bad", QN_BRAKE_DEATHS);
+    contract_put_many(c, "default", "x", QN_BRAKE_DEATHS);
     assert_int_equal(contract_lease(c, "default", QN_BRAKE_DEATHS, runs), QN_BRAKE_DEATHS);
+    isolation_charge(c, "default", "bad", 1, 1);
     for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) {
         contract_die(c, runs[i]);
     }
     assert_true(c->braked);
+    for (size_t i = 0; i < QN_BRAKE_DEATHS; i++) { /* of the others none is left */
+        char id[8];
+        quern_error err = {0};
+        (void)snprintf(id, sizeof id, "x%04zu", i);
+        assert_ok(qn_broker_operate(c->broker, QUERN_ACTION_DELETE, "default", id, &err), err);
+    }
     contract_advance(c, QN_BRAKE_MS_MIN);
     got = isolation_lease(c, &(struct isolation_want){.room = 1, .held = {4}});
     assert_int_equal(got.count, 0);
     got = isolation_lease(c, &(struct isolation_want){.room = 1, .held = {3}});
     assert_int_equal(got.count, 1);
     isolation_give_back(c, &got);
+}
+
+/* --- Deaths of commands -------------------------------------------------------------------- */
+
+static const struct isolation_want no_room = {.room = 8, .held = {4, 2, 1}};
+
+static void put_crashed(struct contract *c, const char *prefix, size_t count, int times)
+{
+    contract_put_many(c, "default", prefix, count);
+    for (int i = 0; i < times; i++) {
+        struct isolation_got got = isolation_lease(c, &no_room);
+        assert_int_equal(got.count, count);
+        isolation_crash(c, &got);
+    }
+}
+
+static void tasks_whose_commands_died_run_beside_all_others(struct contract *c)
+{
+    for (int times = 1; times <= 4; times++) {
+        char prefix[16];
+        (void)snprintf(prefix, sizeof prefix, "c%d", times);
+        put_crashed(c, prefix, 2, times);
+        struct isolation_want want = no_room;
+        want.solo = QN_SOLO_ASK;
+        struct isolation_got got = isolation_lease(c, &want);
+        assert_false(got.locked);
+        assert_int_equal(got.count, 2);
+        assert_int_equal(got.runs[0]->crash_count, times);
+        assert_int_equal(got.runs[0]->level, 0);
+        assert_true(got.runs[1]->started);
+        for (size_t i = 0; i < got.count; i++) {
+            contract_finish(c, got.runs[i], QN_ARCHIVE);
+        }
+    }
+}
+
+static void tasks_whose_commands_died_keep_their_places(struct contract *c)
+{
+    const char *const order[] = {"c0000", "c0001", "x0000"};
+    put_crashed(c, "c", 2, 1);
+    contract_put(c, "default", "x0000");
+    struct isolation_got got = isolation_lease(c, &no_room);
+    isolation_assert_runs(&got, order, TEST_COUNT(order));
+    isolation_give_back(c, &got);
+    got = isolation_lease(c, &(struct isolation_want){.room = 3, .started = 1});
+    assert_int_equal(got.count, 2);
+    assert_string_equal(got.runs[0]->task.id, "c0000");
+    assert_string_equal(got.runs[1]->task.id, "x0000");
+    assert_false(got.runs[1]->started);
+    isolation_give_back(c, &got);
+}
+
+static void worker_that_dies_with_them_costs_them_company(struct contract *c)
+{
+    put_crashed(c, "c", 2, 3);
+    const struct contract_worker dead = {.id = "doomed", .is_dead = true};
+    struct qn_leased *runs[2];
+    contract_heartbeat_as(c->broker, &dead);
+    assert_int_equal(contract_lease_as(c, &dead, "default", 2, runs), 2);
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
+    assert_int_equal(contract_recover(c, "default"), 2);
+    contract_advance(c, QN_CHARGED_WAIT_MS);
+    (void)contract_forward(c, "default", NULL);
+    struct isolation_got got = isolation_lease(c, &no_room);
+    assert_int_equal(got.count, 0);
+    got = isolation_lease(c, &(struct isolation_want){.room = 8, .held = {2}});
+    assert_int_equal(got.count, 2);
+    assert_string_equal(got.runs[0]->task.id, "c0000");
+    assert_int_equal(got.runs[0]->crash_count, 4);
+    assert_int_equal(got.runs[0]->level, 1);
+    isolation_crash(c, &got);
+    got = isolation_lease(c, &no_room);
+    assert_int_equal(got.count, 0);
+}
+
+static void task_charged_otherwise_before_its_command_died_stays_apart(struct contract *c)
+{
+    isolation_charge(c, "default", "alone", 1, SOLO);
+    struct isolation_got got = isolation_lease(c, &(struct isolation_want){.room = 1, .slots = 1});
+    assert_int_equal(got.count, 1);
+    isolation_crash(c, &got);
+    got = isolation_lease(c, &(struct isolation_want){.room = 8});
+    assert_int_equal(got.count, 0);
+    assert_true(isolation_lease(c, &(struct isolation_want){.solo = QN_SOLO_ASK}).locked);
 }
 
 static const struct contract_test tests[] = {
@@ -155,5 +247,9 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(charged_run_is_started_before_those_that_stand_before_it),
     CONTRACT_TEST(late_charged_task_takes_no_room),
     CONTRACT_TEST(probe_is_no_charged_task_without_room_for_it),
+    CONTRACT_TEST(tasks_whose_commands_died_run_beside_all_others),
+    CONTRACT_TEST(tasks_whose_commands_died_keep_their_places),
+    CONTRACT_TEST(worker_that_dies_with_them_costs_them_company),
+    CONTRACT_TEST(task_charged_otherwise_before_its_command_died_stays_apart),
 };
 CONTRACT_MAIN(tests)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_deaths.c - the supervisor, the worker program that dies, and the reader of its records.
+/* lib_deaths.c - the supervisor, and the reader of the records.
  *
  * One thread does everything: a step checks for dead workers, reads new records, and advances the
  * clock. The clock of a test with turned time is in a file that all processes map, so that they
  * agree. */
 #include "lib_deaths.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,133 +14,19 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "lib_mortal.h"
 #include "quern/testing.h"
 
 #define NOW_MS INT64_C(1800000000000)
-/* Of workers with a turned clock: no lease may expire because its owner sleeps in real time. */
-#define TURNED_LEASE_MS INT64_C(3600000)
-#define GOOD_MS 10
-#define SECOND_MS 1000
-#define PATH_SIZE 320
-
-/* --- The worker --------------------------------------------------------------------- */
 
 static struct deaths *last; /* the one that is open */
-static const char *host_name = "host";
-static char broken_path[PATH_SIZE];
-
-/* Replaces that of the C library: the host name of the worker. */
-int gethostname(char *name, size_t size)
-{
-    if (strlen(host_name) >= size) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    (void)snprintf(name, size, "%s", host_name);
-    return 0;
-}
-
-static quern_outcome rest(quern_run *run, const quern_task *task, int journal, int ms)
-{
-    uint64_t number = fault_number(task);
-    fault_write(journal, FAULT_START, run, number);
-    struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
-    if (poll(&cancelled, 1, ms) != 0) {
-        return QUERN_RETRY;
-    }
-    fault_write(journal, FAULT_END, run, number);
-    return QUERN_DONE;
-}
-
-static quern_outcome run_good(quern_run *run, const quern_task *task, void *user)
-{
-    return rest(run, task, *(const int *)user, GOOD_MS);
-}
-
-static quern_outcome run_second(quern_run *run, const quern_task *task, void *user)
-{
-    return rest(run, task, *(const int *)user, SECOND_MS);
-}
-
-static quern_outcome run_fatal(quern_run *run, const quern_task *task, void *user)
-{
-    fault_write(*(const int *)user, FAULT_START, run, fault_number(task));
-    (void)kill(getpid(), SIGKILL);
-    return QUERN_DONE;
-}
-
-static quern_outcome run_deploy(quern_run *run, const quern_task *task, void *user)
-{
-    if (access(broken_path, F_OK) == 0) {
-        return run_fatal(run, task, user);
-    }
-    return rest(run, task, *(const int *)user, 1);
-}
-
-/* A file beside the journal: if it exists, that host is broken. */
-static void path_of_broken(const char *journal, const char *host, char out[PATH_SIZE])
-{
-    (void)snprintf(out, PATH_SIZE, "%s.broken.%s", journal, host);
-}
-
-static struct quern_clock *map_clock(const char *path, int flags)
-{
-    int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
-    TEST_REQUIRE(fd >= 0);
-    TEST_REQUIRE(ftruncate(fd, sizeof(struct quern_clock)) == 0);
-    void *map = mmap(NULL, sizeof(struct quern_clock), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    TEST_REQUIRE(map != MAP_FAILED);
-    (void)close(fd);
-    return map;
-}
-
-static quern_mux *make_mux(int *journal)
-{
-    quern_mux *mux = NULL;
-    quern_error err = {0};
-    TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "good", run_good, journal, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "second", run_second, journal, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "fatal", run_fatal, journal, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_handle(mux, "deploy", run_deploy, journal, NULL, &err) == QUERN_OK);
-    TEST_REQUIRE(quern_mux_exec(mux, "command", "kill -9 $$", NULL, &err) == QUERN_OK);
-    return mux;
-}
-
-/* argv: URL, journal, host, queues, concurrency, clock or "-". */
-int deaths_worker(int argc, char **argv)
-{
-    TEST_REQUIRE(argc == 6);
-    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(journal >= 0);
-    host_name = argv[2];
-    path_of_broken(argv[1], host_name, broken_path);
-    quern_queue queues[2] = {{.name = argv[3]}};
-    char *comma = strchr(argv[3], ',');
-    if (comma != NULL) {
-        *comma = '\0';
-        queues[1].name = comma + 1;
-    }
-    quern_worker_options options = {.queues = queues,
-                                    .queue_count = comma == NULL ? 1 : 2,
-                                    .concurrency = (uint32_t)strtoul(argv[4], NULL, 10)};
-    if (strcmp(argv[5], "-") != 0) {
-        options.clock = map_clock(argv[5], 0);
-        options.lease_ms = TURNED_LEASE_MS;
-    }
-    quern_mux *mux = make_mux(&journal);
-    int code = fault_serve(argv[0], mux, &options);
-    quern_mux_free(mux);
-    (void)close(journal);
-    return code;
-}
 
 /* --- Supervision -------------------------------------------------------------------- */
 
 static void spawn(struct deaths *deaths, struct deaths_member *member)
 {
     char concurrency[16];
-    char clock[PATH_SIZE];
+    char clock[MORTAL_PATH_SIZE];
     (void)snprintf(concurrency, sizeof concurrency, "%u", member->concurrency);
     (void)snprintf(clock, sizeof clock, "%s.clock", deaths->site.journal);
     const char *args[] = {deaths->site.url,
@@ -189,8 +73,8 @@ static void supervise(struct deaths *deaths)
 
 void deaths_break(struct deaths *deaths, const char *host, bool broken)
 {
-    char path[PATH_SIZE];
-    path_of_broken(deaths->site.journal, host, path);
+    char path[MORTAL_PATH_SIZE];
+    mortal_path_of_broken(deaths->site.journal, host, path);
     if (!broken) {
         (void)unlink(path);
         return;
@@ -198,6 +82,26 @@ void deaths_break(struct deaths *deaths, const char *host, bool broken)
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
+}
+
+void deaths_release(struct deaths *deaths)
+{
+    char path[MORTAL_PATH_SIZE];
+    (void)snprintf(path, sizeof path, "%s.go", deaths->site.journal);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+}
+
+size_t deaths_held(struct deaths *deaths)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < deaths->site.task_count; i++) {
+        char path[MORTAL_PATH_SIZE];
+        (void)snprintf(path, sizeof path, "%s.held.%zu", deaths->site.journal, i);
+        count += access(path, F_OK) == 0 ? 1 : 0;
+    }
+    return count;
 }
 
 /* --- The journal ----------------------------------------------------------------------- */
@@ -403,9 +307,9 @@ struct deaths *deaths_open(unsigned pace)
     deaths->pace = pace;
     deaths->turned_at_ms = test_now_ms();
     if (pace != 0) {
-        char path[PATH_SIZE];
+        char path[MORTAL_PATH_SIZE];
         (void)snprintf(path, sizeof path, "%s.clock", deaths->site.journal);
-        deaths->clock = map_clock(path, O_CREAT);
+        deaths->clock = mortal_map_clock(path, O_CREAT);
         qn_clock_init(deaths->clock, NOW_MS, NOW_MS);
     }
     deaths->journal = open(deaths->site.journal, O_RDONLY | O_CLOEXEC);
@@ -421,7 +325,13 @@ static bool is_to_die(uint64_t task, const void *user)
 {
     const struct deaths *deaths = user;
     const char *type = deaths->tasks[task].type;
-    return strcmp(type, "fatal") == 0 || strcmp(type, "command") == 0;
+    static const char *const types[] = {"fatal", "command", "parent", "twice"};
+    for (size_t i = 0; i < TEST_COUNT(types); i++) {
+        if (strcmp(type, types[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void show_violation(const quern_finding *finding, void *user)

@@ -8,6 +8,9 @@
  *   second   rests 1 s
  *   fatal    its handler kills the worker
  *   command  is a command that kills itself
+ *   parent   is a command that kills its worker
+ *   rest     is a command that rests 200 ms
+ *   twice    is a command that kills itself two times; the third time it lasts until deaths_release
  *   deploy   a good one, but kills the worker on a host that is broken (deaths_break)
  *
  * Two hosts on one machine: the workers' gethostname returns a name that the test sets. */
@@ -67,6 +70,9 @@ void deaths_add(struct deaths *deaths, const struct deaths_member *member);
 /* SIGKILL; it is started again by the next step. */
 void deaths_kill(struct deaths *deaths, size_t member);
 void deaths_break(struct deaths *deaths, const char *host, bool broken);
+/* Lets commands of the type "twice" end; how many of these are running for the third time. */
+void deaths_release(struct deaths *deaths);
+size_t deaths_held(struct deaths *deaths);
 
 /* Restarts dead workers, reads records, advances turned time. Takes a millisecond. */
 void deaths_step(struct deaths *deaths);

@@ -27,8 +27,9 @@ local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'z
     archived = 'zset', completed = 'zset', groups = 'set', aggregation_sets = 'zset',
     processed = 'string', failed = 'string', paused = 'string', ['quern:due'] = 'zset',
     ['quern:meta'] = 'hash', ['quern:workers'] = 'hash', ['quern:corrupt'] = 'hash',
-    ['quern:charged:1'] = 'zset', ['quern:charged:2'] = 'zset', ['quern:charged:3'] = 'zset',
-    ['quern:charged:4'] = 'zset', ['quern:skip'] = 'string', ['quern:braked'] = 'hash',
+    ['quern:charged:0'] = 'zset', ['quern:charged:1'] = 'zset', ['quern:charged:2'] = 'zset',
+    ['quern:charged:3'] = 'zset', ['quern:charged:4'] = 'zset', ['quern:skip'] = 'string',
+    ['quern:braked'] = 'hash',
     ['quern:entries'] = 'hash', ['quern:ticks'] = 'hash', ['quern:max_pending'] = 'string',
     ['quern:limit:set'] = 'hash', ['quern:limit:use:1'] = 'string', ['quern:limit:runs'] = 'zset',
     ['quern:lanes'] = 'zset', ['quern:lanes:idle'] = 'string'}

@@ -187,7 +187,8 @@ static quern_status read_member(struct aggregating *self, struct qn_slab *slab,
     if (strlen(qn_reply_text(items[0])) != items[0]->size) {
         return qn_error_set(why, QUERN_E_CORRUPT, "its id holds a NUL byte");
     }
-    struct qn_leased member = {.crash_count = past.crash_count, .life_ms = past.life_ms};
+    struct qn_leased member = {
+        .crash_count = past.crash_count, .level = past.level, .life_ms = past.life_ms};
     const struct qn_stored_task stored = {.queue = self->aggregate->queue,
                                           .id = qn_reply_text(items[0]),
                                           .message = {items[1]->data, items[1]->size},

@@ -1,15 +1,15 @@
 -- lib_charged.lua - the charged tasks of a queue when lease.lua leases: which may run together,
--- and where they are. Expects lib_deaths.lua and what lease.lua has read; begins the table
--- `rare`, which lib_lease.lua continues.
+-- and where they are. Expects lib_level.lua, lib_deaths.lua and what lease.lua has read; begins the
+-- table `rare`, which lib_lease.lua continues.
 --
--- Charged tasks stay in pending, where Go finds them. An index finds them: quern:charged:<level>,
--- by their places. A task that Go or an operator took out of pending stays in the index until it is
--- found stale there and dropped. quern:skip is the number of tasks at the head that are charged
--- ones that no worker could take, "count at_s place id" (the greatest of their places, the id of
--- the last of them), so that a lease begins behind them. It counts for ten seconds, in case another
--- task was put among them.
+-- Charged tasks stay in pending, where Go finds them. An index finds them: quern:charged:<level>
+-- (lib_level.lua), by their places. A task that Go or an operator took out of pending stays in the
+-- index until it is found stale there and dropped. quern:skip is the number of tasks at the head
+-- that are charged ones that no worker could take, "count at_s place id" (the greatest of their
+-- places, the id of the last of them), so that a lease begins behind them. It counts for ten
+-- seconds, in case another task was put among them.
 local STALE_MAX, WINDOW, SKIP_S = 16, 128, 10
-rare = {taken = 0, solo = nil, solo_out = nil, stale = {}}
+rare = {taken = 0, solo = nil, solo_out = nil, stale = {}, level_of = deaths_level}
 
 local now_s = math.floor(now_ms / 1000)
 local starts = tonumber(ARGV[6]) -- how many charged ones may still be taken
@@ -21,9 +21,6 @@ local me = ARGV[8]
 
 -- --- Isolation: src/task/deaths.c ---
 
-local function level_of(charges)
-    return math.min(charges, @QN_ALONE_CHARGES@)
-end
 local function is_solo(level)
     return slots > 1 and (level >= @QN_ALONE_CHARGES@ or math.floor(slots / 2 ^ level) <= 1)
 end
@@ -41,9 +38,8 @@ local function take_in(level)
     starts, rare.taken = starts - 1, rare.taken + 1
 end
 
--- Whether a charged task may run now; counts it if it may.
-function rare.admit(charges)
-    local level = level_of(tonumber(charges))
+-- Whether a charged task of this level may run now; counts it if it may.
+function rare.admit(level)
     if starts <= 0 or is_solo(level) or room_of(level) <= 0 then
         -- bug SOLO_IN_COMPANY: if starts <= 0 then
         return false
@@ -54,7 +50,8 @@ end
 
 -- --- Reading tasks ---
 
--- A pending task: its fields and charges; nil where there is none under this id.
+-- A pending task: its fields and, if it is charged, its level; nil where there is none under this
+-- id.
 local function task_at(prefix, id)
     local f = try('HMGET', prefix .. 't:' .. id, 'msg', 'state', 'pending_since', 'quern_opts',
         'quern_past', 'quern_place')
@@ -65,7 +62,7 @@ local function task_at(prefix, id)
     local past = f[5] or ''
     local died = string.match(past, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ (%d+)')
     return {id = id, message = message, state = state, since = f[3], opts = f[4], past = f[5],
-        place = f[6], charges = number_of(string.match(past, '^%d+')), died_ms = number_of(died)}
+        place = f[6], level = deaths_level(past), died_ms = number_of(died)}
 end
 
 -- Up to `count` of a level, by place, up to a place. Stale entries are dropped later.
@@ -79,8 +76,8 @@ local function of_level(i, level, count, place_max)
         if task and lanes and not lanes.admits(i, task.message, task.opts) then
             task = false -- it has to wait for a limit
         end
-        if task and level_of(task.charges) == level then
-            task.score, task.level = tonumber(rows[k + 1]), level
+        if task and task.level == level then
+            task.score = tonumber(rows[k + 1])
             tasks[#tasks + 1] = task
         elseif task ~= false then
             rare.stale[#rare.stale + 1] = {key, rows[k]}
@@ -92,7 +89,7 @@ end
 -- The best of some levels, compared by `is_better`.
 local function best_of(i, wants_level, count, is_better)
     local best = nil
-    for level = 1, @QN_ALONE_CHARGES@ do
+    for level = 0, @QN_ALONE_CHARGES@ do
         for _, task in ipairs(wants_level(level) and of_level(i, level, count) or {}) do
             if not best or is_better(task, best) then
                 best = task
@@ -120,7 +117,7 @@ local function add(queue, prefix, task)
     queue.sinces[count], queue.seen[name] = since_text(since), true
     queue.held[held_count] = task.message
     queue.odd = queue.odd or {}
-    queue.odd[count] = {since = since, may_have_run = true, charges = task.charges,
+    queue.odd[count] = {since = since, may_have_run = true, is_put_by = true, level = task.level,
         opts = task.opts}
     if task.opts or task.past then
         queue.held[held_count + 1] = 2
@@ -166,7 +163,7 @@ end
 -- Takes those charged tasks at the head that may run now.
 local function take_known(i, queue, want, place_max)
     local tasks = {}
-    for level = 1, @QN_ALONE_CHARGES@ do
+    for level = 0, @QN_ALONE_CHARGES@ do
         local room = math.min(want, starts, room_of(level))
         if room > 0 and not is_solo(level) then
             for _, task in ipairs(of_level(i, level, room, string.format('%.0f', place_max))) do
@@ -178,7 +175,7 @@ local function take_known(i, queue, want, place_max)
     for _, task in ipairs(tasks) do
         -- of_level asked for each of them alone.
         local fits = not lanes or lanes.admits(i, task.message, task.opts)
-        if queue.count < want and fits and rare.admit(task.charges) then
+        if queue.count < want and fits and rare.admit(task.level) then
             add(queue, KEYS[i], task)
         end
     end
@@ -226,7 +223,7 @@ end
 local function index_passed(prefix, passed)
     local greatest = 0
     for _, one in ipairs(passed) do
-        local key = prefix .. 'quern:charged:' .. level_of(number_of(one.charges))
+        local key = prefix .. 'quern:charged:' .. (one.level or 0) -- dropped there
         local score = try('ZSCORE', key, one.id)
         if type(score) ~= 'string' then
             local place = try('HGET', prefix .. 't:' .. one.id, 'quern_place')

@@ -15,13 +15,13 @@ end
 
 -- Charges the task and returns what happens to it: "back", "retry" and after how many ms, "spent"
 -- or "poison". death: started_ms, seen_ms (the last sign of life of its process; nil: it has died
--- just now), ok_at (on the same host), lone, spent.
+-- just now), ok_at (on the same host), lone, child (its own process died, no worker), spent.
 local function deaths_charge(past, death)
     local started_ms = math.min(death.started_ms, now_ms)
     local until_ms = math.min((death.seen_ms or now_ms) + @QN_HEARTBEAT_MS@, now_ms)
     local lived_ms = math.max(until_ms - started_ms, 0)
     if past.crashes <= 0 or now_ms - past.crashed_ms > @QN_CHARGE_WINDOW_MS@ then
-        past.crashes, past.lone, past.life_ms = 0, 0, 0
+        past.crashes, past.lone, past.level, past.life_ms = 0, 0, 0, 0
         -- A good end that is dated in the future happened before this death.
         past.crashed_ms = death.ok_at > now_ms and death.ok_at or started_ms
     elseif past.crashed_ms > now_ms then -- the clock was set back
@@ -29,6 +29,10 @@ local function deaths_charge(past, death)
     end
     past.crashes = past.crashes + 1
     past.lone = past.lone + (death.lone and 1 or 0)
+    local step = death.child and 0 or 1
+    -- bug CHILD_ISOLATED: local step = 1
+    past.level = math.min(past.level + step, @QN_ALONE_CHARGES@)
+    -- bug PARENT_NOT_ISOLATED: past.level = 0
     past.life_ms, past.died_ms = math.max(past.life_ms, lived_ms), now_ms
     if death.lone and past.crashes >= @QN_POISON_CHARGES@ and past.lone >= @QN_POISON_LONE@ and
         death.ok_at > past.crashed_ms and death.ok_at <= now_ms then

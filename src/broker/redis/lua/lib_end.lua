@@ -32,14 +32,17 @@ local function past_read(text)
     local past = {crashes = number(), crashed_ms = number(), failed_ms = number(),
         ended_ms = number(), cause = number(), since = word() or '0', kept_ms = number()}
     past.lone, past.life_ms, past.died_ms = number(), number(), number()
+    past.level = math.min(tonumber(word() or past.crashes), @QN_ALONE_CHARGES@)
     return past
 end
 local function past_text(past, kept_ms)
     local text = string.format('%.0f %.0f %.0f %.0f %.0f %s', past.crashes, past.crashed_ms,
         past.failed_ms, past.ended_ms, past.cause, past.since)
     if past.crashes > 0 then
-        return text .. string.format(' %.0f %.0f %.0f %.0f', kept_ms or 0, past.lone, past.life_ms,
+        text = text .. string.format(' %.0f %.0f %.0f %.0f', kept_ms or 0, past.lone, past.life_ms,
             past.died_ms)
+        local is_usual = past.level == math.min(past.crashes, @QN_ALONE_CHARGES@)
+        return is_usual and text or text .. string.format(' %d', past.level)
     end
     return kept_ms and text .. string.format(' %.0f', kept_ms) or text
 end
@@ -134,7 +137,7 @@ end
 -- In pending, a charged task is in an index, too: by its level, in the order of its place.
 local function plan_charged(id, past, place)
     if past.crashes > 0 then
-        local level = math.min(past.crashes, @QN_ALONE_CHARGES@)
+        local level = past.level
         charged[level] = charged[level] or {}
         local list = charged[level]
         list[#list + 1] = whole_number(place)

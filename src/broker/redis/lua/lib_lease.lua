@@ -64,7 +64,7 @@ local function uncharged_at(i, is_newest)
         end
         for k = 1, #ids do
             local task = task_at(prefix, is_newest and ids[k] or ids[#ids - k + 1])
-            if task and task.charges == 0 and
+            if task and not task.level and
                 (not lanes or lanes.admits(i, task.message, task.opts)) then
                 return task
             end
@@ -134,7 +134,7 @@ local function may_ask(i)
         return false
     elseif is_braked(i) then
         local task = probe_is_due(i) and choose_probe(i, true)
-        return task and is_solo(level_of(task.charges))
+        return task and task.level and is_solo(task.level)
     end
     return solo_task(i) ~= nil
 end
@@ -204,7 +204,7 @@ local function only(i, begin, task, is_probe)
         drop_stale(KEYS[i]) -- else they may hide all others from the next call
         return false
     end
-    take_in(level_of(task.charges))
+    take_in(task.level or 0)
     add(queue, KEYS[i], task)
     queue.empty, queue.is_probe = true, is_probe
     return queue
@@ -249,9 +249,8 @@ function rare.mark(i, queue, marks, token)
     end
     queue.held, queue.held_count = out, #out
     for k, odd in pairs(queue.odd or {}) do
-        local charges = number_of(odd.charges)
-        if charges > 0 then
-            try('ZREM', KEYS[i] .. 'quern:charged:' .. level_of(charges), queue.ids[k + 4])
+        if odd.level then
+            try('ZREM', KEYS[i] .. 'quern:charged:' .. odd.level, queue.ids[k + 4])
         end
     end
     if queue.is_probe then

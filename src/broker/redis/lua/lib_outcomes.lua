@@ -181,7 +181,7 @@ function ends.x(id, token, first, past, run)
         fence = fence_of(token), started = started, charged = charged,
         cause = tonumber(ARGV[first]), error = error_of(ARGV[first + 2]),
         last = ARGV[first + 3], started_ms = now_ms - number_of(ARGV[first + 4]),
-        spent = ARGV[first + 5] == '1', lone = true, is_probe = is_probe,
+        spent = ARGV[first + 5] == '1', lone = true, child = true, is_probe = is_probe,
         ok_at = brake.ok_at})
         -- bug OK_ELSEWHERE: ok_at = now_ms})
     return archived and '3' or '0'

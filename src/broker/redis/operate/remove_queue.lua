@@ -162,9 +162,9 @@ if not all then
 end
 for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'archived', 'completed',
     'groups', 'aggregation_sets', 'processed', 'failed', 'quern:due', 'quern:meta',
-    'quern:workers', 'quern:corrupt', 'quern:charged:1', 'quern:charged:2', 'quern:charged:3',
-    'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:max_pending', 'quern:entries',
-    'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'quern:limit:runs',
+    'quern:workers', 'quern:corrupt', 'quern:charged:0', 'quern:charged:1', 'quern:charged:2',
+    'quern:charged:3', 'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:max_pending',
+    'quern:entries', 'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'quern:limit:runs',
     'quern:lanes', 'quern:lanes:idle', 'paused'}) do
     redis.call('DEL', Q .. name)
 end

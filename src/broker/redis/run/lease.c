@@ -41,7 +41,7 @@ static void put_company(struct qn_pipeline *pipeline, const struct qn_redis_leas
     bool has_asked = exchange->solo == QN_SOLO_ASK && batch->part_count > 0;
     char letter = has_asked ? '0' : letters[exchange->solo];
     for (size_t i = 0; i < batch->reply->run_count; i++) {
-        qn_isolation_add(&held, batch->reply->runs[i]->crash_count);
+        qn_isolation_add(&held, batch->reply->runs[i]->level);
     }
     qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "%c%u %u %u %u %u", letter,
                                                batch->solo_queue + 1, held.slots, held.held[0],
@@ -145,6 +145,7 @@ static quern_status read_run(struct qn_pipeline *pipeline, struct qn_redis_lease
         .fence = found->token / 1000,
         .leased_at_boot_ms = batch->leased_at_boot_ms,
         .crash_count = past.crash_count,
+        .level = past.level,
         .life_ms = past.life_ms,
         .queue_index = (uint16_t)found->queue_index,
         .started = found->started,

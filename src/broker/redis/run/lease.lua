@@ -91,6 +91,7 @@ local rare, limits, lanes, solo = nil, nil, nil, string.byte(ARGV[10])
 local look_closer, begin, read, late_left, bytes_left
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
+-- include: lib_level.lua
 -- include: lib_deaths.lua
 -- include: lib_charged.lua
 -- include: lib_lease.lua
@@ -151,16 +152,20 @@ if rare and rare.step(kept) then
     return now_text .. rare.head(' 0')
 end
 
--- The data of our own fields: whether it is late, its charges, and since when it has been pending.
+-- The data of our own fields: whether it is late, of a charged task its level (any value where no
+-- queue is noted to have any), and since when it has been pending.
 function look_closer(opts, past, since)
     local match = string.match
     local deadline = opts and match(opts, '^%d+ %d+ ([1-9]%d*)')
     local start_by = opts and match(opts, '^%d+ %d+ %d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
     local is_late = deadline and tonumber(deadline) <= tonumber(now_text) or
         start_by and tonumber(start_by) <= tonumber(now_text)
-    local charges = past and not is_late and match(past, '^[1-9]%d*')
+    local level = past and not is_late and match(past, '^[1-9]%d*')
+    if level and rare then
+        level = rare.level_of(past)
+    end
     local old_since = past and match(past, '^%d+ %d+ %d+ %d+ %d+ ([1-9]%d*)')
-    return is_late, charges, old_since or since
+    return is_late, level, old_since or since
 end
 
 -- The data of a queue; false if a key that will be written has the wrong type. After this ZREM,
@@ -194,25 +199,25 @@ local function sort_out(i, heads, first)
         local f = try('HMGET', name, 'msg', 'state', 'pending_since', 'quern_opts',
             'quern_past')
         local message, state, since, opts, past = f[1], f[2], f[3], f[4], f[5]
-        local is_late, charges
+        local is_late, level
         if opts or past then
-            is_late, charges, since = look_closer(opts, past, since)
+            is_late, level, since = look_closer(opts, past, since)
         end
         if not message or seen[name] or
             -- bug GHOST_LEASED: if seen[name] or
             state ~= 'pending' and state and is_elsewhere(prefix, id, state) then
             cut = first - k
-        elseif charges and not rare then
+        elseif level and not rare then
             last, unnoted = k + 1, i
             break
-        elseif lanes and not charges and lanes.stops(i, message, opts) then
+        elseif lanes and not level and lanes.stops(i, message, opts) then
             last, queue.is_sorting = k + 1, true
             break
-        elseif charges and (lanes and not lanes.admits(i, message, opts) or
-            not rare.admit(charges)) then
+        elseif level and (lanes and not lanes.admits(i, message, opts) or
+            not rare.admit(level)) then
             queue.passed = queue.passed or {}
             -- bug CHARGED_NOT_OVERTAKEN: do break end
-            queue.passed[#queue.passed + 1] = {at = first - k, id = id, charges = charges,
+            queue.passed[#queue.passed + 1] = {at = first - k, id = id, level = level,
                 since = since}
         else
             count, cut, held_count = count + 1, first - k, held_count + 1
@@ -231,7 +236,7 @@ local function sort_out(i, heads, first)
                 since = string.match(since or '', '^%d+$') or '0'
                 sinces[count] = since_text(since)
                 queue.odd = queue.odd or {}
-                queue.odd[count] = {late = is_late, since = since, charges = charges,
+                queue.odd[count] = {late = is_late, since = since, level = level,
                     may_have_run = not f[3] or not state, opts = opts}
                 if opts or past then
                     held[held_count + 1] = is_late and 3 or 2
@@ -386,7 +391,7 @@ for i = 1, queue_count do
                 held_locks[#held_locks + 1] = {prefix = prefix, name = names[k], id = ids[k + 4],
                     terms = terms}
             end
-            local is_put_by = is_odd and is_odd.charges
+            local is_put_by = is_odd and (is_odd.level or is_odd.is_put_by)
             -- bug CHARGE_NOT_MARKED: local is_put_by = nil; if is_odd then is_odd.late = true end
             if starts_left <= 0 and not is_put_by or is_odd and is_odd.late then
                 head = '0 0 '

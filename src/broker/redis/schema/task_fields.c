@@ -144,6 +144,8 @@ void qn_task_fields_past_read(const char *text, size_t size, struct qn_task_fiel
     ret_past->lone = next_number(&row, INT32_MAX);
     ret_past->life_ms = next_number(&row, QN_DURATION_MS_MAX);
     ret_past->died_at_ms = next_moment_ms(&row);
+    int64_t charges = row.at < row.end ? next_number(&row, INT32_MAX) : ret_past->crash_count;
+    ret_past->level = charges < QN_ALONE_CHARGES ? charges : QN_ALONE_CHARGES;
 }
 
 void qn_task_fields_run_read(const char *text, size_t size, struct qn_task_fields_run *ret_run)

@@ -40,6 +40,7 @@ struct qn_task_fields_past {
     int64_t lone;          /* of the charges, those of deaths that it died alone */
     int64_t life_ms;       /* how long it lived at a death, at most */
     int64_t died_at_ms;
+    int64_t level; /* of its company; not written where it is as high as the charges let it be */
 };
 /* quern_run: the present run. */
 struct qn_task_fields_run {

@@ -14,6 +14,7 @@ local time = redis.call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_due.lua
+-- include: lib_level.lua
 -- include: limits/lib_lanes.lua
 -- include: limits/lib_aside.lua
 
@@ -66,7 +67,7 @@ local function choose(Q, found, limit)
                 grouped[#grouped + 1] = {id, fields[2]}
             else
                 pending[#pending + 1] = found[i]
-                found[i].charges = string.match(fields[3] or '', '^[1-9]%d*')
+                found[i].level = deaths_level(fields[3])
                 found[i].key = lane_key_of(fields[5])
                 -- Its lane is gone: it waits since then.
                 found[i].since = fields[4] and fields[1] == 'scheduled' and fields[6]
@@ -133,8 +134,7 @@ end
 
 -- This is optional: an index of the wrong type stops nothing.
 local function note_charged(Q, entry, i)
-    local level = math.min(tonumber(entry.charges), @QN_ALONE_CHARGES@)
-    redis.pcall('ZADD', Q .. 'quern:charged:' .. string.format('%d', level),
+    redis.pcall('ZADD', Q .. 'quern:charged:' .. entry.level,
         string.format('%.0f', now_s * 1000000 + time[2] + i), entry[1])
     redis.pcall('HSET', Q .. 'quern:meta', 'charged', '1')
 end
@@ -145,14 +145,14 @@ local function move(Q, pending, grouped)
         local since_ms = entry[2] > 0 and entry[2] < 9e12 and entry[2] or now_ms
         local since = entry.since or string.format('%.0f%06d', since_ms, i)
         redis.call('HSET', Q .. 't:' .. entry[1], 'state', 'pending', 'pending_since', since)
-        if entry.key ~= '' and not entry.charges then
+        if entry.key ~= '' and not entry.level then
             local message = redis.call('HGET', Q .. 't:' .. entry[1], 'msg')
             lane_put(Q, entry[1], entry.key .. '\31' .. lane_type_of(message),
                 lane_next_place(places, Q, now_ms * 1000), now_s)
         else
             ids[#ids + 1] = entry[1]
         end
-        if entry.charges then
+        if entry.level then
             note_charged(Q, entry, i)
         end
     end

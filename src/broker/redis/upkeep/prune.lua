@@ -17,6 +17,7 @@ local left = tonumber(ARGV[1])
 local trusted = ARGV[3] ~= '' and
     (ARGV[4] == '' or math.abs(now_ms - tonumber(ARGV[4])) <= 3600000)
 -- include: lib_due.lua
+-- include: lib_level.lua
 -- include: lib_lock.lua
 -- include: lib_workers.lua
 
@@ -76,13 +77,12 @@ end
 -- last entry the mark is removed that there is an index.
 local function repair_charged()
     local count = 0
-    for level = 1, 4 do
+    for level = 0, @QN_ALONE_CHARGES@ do
         local key = Q .. 'quern:charged:' .. level
         local ids = redis.pcall('ZRANDMEMBER', key, 10)
         for _, id in ipairs(ids) do
             local fields = redis.pcall('HMGET', Q .. 't:' .. id, 'state', 'quern_past')
-            local charges = tonumber(string.match(fields[2] or '', '^%d+') or '0')
-            if fields[1] ~= 'pending' or math.min(charges, 4) ~= level then
+            if fields[1] ~= 'pending' or deaths_level(fields[2]) ~= level then
                 redis.call('ZREM', key, id)
             end
         end

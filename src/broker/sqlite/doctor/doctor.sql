@@ -240,6 +240,7 @@ SELECT coalesce(q.name, ''), t.id,
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = t.queue
 WHERE t.retry_count > t.retry_max OR t.retry_count < 0 OR t.retry_max < 0
     OR t.crash_count NOT BETWEEN 0 AND ?5 OR t.lone NOT BETWEEN 0 AND t.crash_count
+    OR (t.crash_count > 0 AND coalesce(t.level, -1) NOT BETWEEN 0 AND min(t.crash_count, 4))
     OR t.life_ms NOT BETWEEN 0 AND ?5 OR t.crashed_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000
     OR t.died_at_ms NOT BETWEEN 0 AND ?1 + 365 * 86400000;
 
@@ -248,6 +249,8 @@ UPDATE quern_task SET retry_max = max(retry_max, 0),
     retry_count = min(max(retry_count, 0), max(retry_max, 0)),
     crash_count = min(max(crash_count, 0), 1000000),
     lone = min(max(lone, 0), min(max(crash_count, 0), 1000000)),
+    level = iif(crash_count > 0,
+        min(max(coalesce(level, crash_count), 0), min(crash_count, 4)), NULL),
     life_ms = iif(life_ms BETWEEN 0 AND 1000000000000, life_ms, 0),
     crashed_at_ms = iif(crashed_at_ms BETWEEN 0 AND ?3, crashed_at_ms, 0),
     died_at_ms = iif(died_at_ms BETWEEN 0 AND ?3, died_at_ms, 0)

@@ -26,7 +26,8 @@ ORDER BY at_ms DESC, place DESC LIMIT 1;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), 0, 0, crash_count, life_ms,
-    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
+    level
 FROM quern_task WHERE queue = ?1 AND grp = ?2 AND state = 7 AND worker = 0
 ORDER BY at_ms, place LIMIT ?3;
 

@@ -25,7 +25,7 @@ SELECT q.no, q.name, q.paused_at_ms, q.processed, q.failed, q.trimmed,
 FROM quern_queue AS q WHERE q.name BETWEEN ?3 AND ?4 ORDER BY q.name;
 
 -- Since when the first of each kind of pending tasks waits: uncharged, by priority (>> 48: see
--- QN_PRIORITY_STEP), or by number of charges.
+-- QN_PRIORITY_STEP), or by level.
 -- Each kind is queried separately, since only then it is in order in its index.
 -- name: pending_since
 WITH RECURSIVE head (place, since) AS (
@@ -39,10 +39,10 @@ WITH RECURSIVE head (place, since) AS (
     LIMIT 256)
 SELECT since FROM head
 UNION ALL
-SELECT max(t.due_at_ms, t.enqueued_at_ms) FROM (VALUES (1), (2), (3), (4)) AS level
+SELECT max(t.due_at_ms, t.enqueued_at_ms) FROM (VALUES (0), (1), (2), (3), (4)) AS one
     JOIN quern_task AS t ON t.seq = (SELECT seq FROM quern_task
         WHERE queue = ?1 AND state = 2 AND crash_count > 0
-            AND min(crash_count, 4) = level.column1 ORDER BY place LIMIT 1);
+            AND level = one.column1 ORDER BY place LIMIT 1);
 
 -- name: history
 SELECT day, processed, failed FROM quern_day WHERE queue = ?1 AND day BETWEEN ?2 AND ?3;
@@ -98,7 +98,7 @@ AND state = 2 AND crash_count = 0
 
 -- The levels: without them SQLite walks through all tasks of the queue by id.
 -- name: page_state_2_suspect
-AND state = 2 AND crash_count > 0 AND min(crash_count, 4) BETWEEN 1 AND 4
+AND state = 2 AND crash_count > 0 AND level BETWEEN 0 AND 4
 
 -- name: page_state_3
 AND state IN (3, 4) AND state = 3

@@ -17,7 +17,7 @@ FROM quern_task WHERE seq = ?1;
 UPDATE quern_task SET state = 2, at_ms = 0,
     place = ?2 + iif(?2 <= 1 << 62 AND place >> 48 BETWEEN -100 AND 100, place >> 48, 0) * ?4,
     due_at_ms = ?3, due_boot_ms = 0, cause = 7,
-    start_by_at_ms = NULL, crash_count = 0, lone = 0, life_ms = 0, crashed_at_ms = 0,
+    start_by_at_ms = NULL, crash_count = 0, lone = 0, level = NULL, life_ms = 0, crashed_at_ms = 0,
     died_at_ms = 0, completed_at_ms = 0, progress = -1, progress_note = NULL
 WHERE seq = ?1;
 

@@ -106,7 +106,7 @@ static quern_status read_candidate(struct qn_query *query, struct qn_candidate *
 {
     if (qn_query_row(query)) {
         ret_chosen->seq = sqlite3_column_int64(query->statement, 0);
-        ret_chosen->charges = sqlite3_column_int64(query->statement, 1);
+        ret_chosen->level = sqlite3_column_int64(query->statement, 1);
     }
     return qn_query_finish(query, err);
 }
@@ -120,12 +120,9 @@ static quern_status find_uncharged(struct qn_conn *conn, int64_t queue_no, const
 }
 
 static quern_status find_charged(struct qn_conn *conn, int64_t queue_no,
-                                 struct qn_charge_range range, struct qn_candidate *ret_chosen,
+                                 struct qn_level_range range, struct qn_candidate *ret_chosen,
                                  quern_error *err)
 {
-    if (range.last == 0) {
-        return QUERN_OK;
-    }
     struct qn_query query = qn_query_start(conn, sql_probe_charged);
     qn_query_int(&query, queue_no);
     qn_query_int(&query, range.first);
@@ -134,7 +131,7 @@ static quern_status find_charged(struct qn_conn *conn, int64_t queue_no,
 }
 
 quern_status qn_brake_choose(struct qn_conn *conn, const struct qn_counted_queue *queue,
-                             struct qn_charge_range range, struct qn_candidate *ret_chosen,
+                             struct qn_level_range range, struct qn_candidate *ret_chosen,
                              quern_error *err)
 {
     enum qn_probe choice = qn_brake_choice(&queue->brake);

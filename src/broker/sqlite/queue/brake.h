@@ -24,14 +24,13 @@ QUERN_NODISCARD quern_status qn_brake_probe(struct qn_conn *conn, int64_t queue_
 QUERN_NODISCARD quern_status qn_brake_put_behind(struct qn_conn *conn, int64_t seq,
                                                  quern_error *err);
 
-/* A task, and how often it is charged. */
+/* A task, and its level (task/isolation.h). */
 struct qn_candidate {
     int64_t seq; /* 0: there is none */
-    int64_t charges;
+    int64_t level;
 };
-/* Of charged tasks, those that are charged so often; a task that is charged more often than
- * QN_ALONE_CHARGES counts as one that is charged as often as that. */
-struct qn_charge_range {
+/* Of charged tasks, those of these levels; QN_ALONE_CHARGES: or above. */
+struct qn_level_range {
     uint32_t first;
     uint32_t last;
 };
@@ -39,7 +38,7 @@ struct qn_charge_range {
  * with 0, an uncharged one. */
 QUERN_NODISCARD quern_status qn_brake_choose(struct qn_conn *conn,
                                              const struct qn_counted_queue *queue,
-                                             struct qn_charge_range range,
+                                             struct qn_level_range range,
                                              struct qn_candidate *ret_chosen, quern_error *err);
 
 #endif

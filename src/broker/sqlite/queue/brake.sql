@@ -23,17 +23,17 @@ UPDATE quern_task SET
 WHERE seq = ?1;
 
 -- name: probe_newest
-SELECT seq, crash_count FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0
+SELECT seq, 0 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0
 ORDER BY place DESC LIMIT 1;
 
 -- name: probe_oldest
-SELECT seq, crash_count FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0
+SELECT seq, 0 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0
 ORDER BY place LIMIT 1;
 
--- Of those that are charged ?2 to ?3 times (4: or more).
+-- Of the charged ones, those of the levels ?2 to ?3 (4: or more).
 -- name: probe_charged
-SELECT seq, crash_count FROM quern_task
-WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) BETWEEN ?2 AND ?3
+SELECT seq, level FROM quern_task
+WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND level BETWEEN ?2 AND ?3
 ORDER BY died_at_ms, place LIMIT 1;
 
 -- For the planted faults only.

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/bug.h"
+#include "base/text/number.h"
 #include "broker/sqlite/queue/deaths_sql.h"
 #include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/store/query.h"
@@ -35,11 +36,13 @@ static quern_status read_task(struct qn_queue_counters *counters, const struct q
     qn_query_int(&query, (int64_t)end->token);
     *ret_held = qn_query_row(&query);
     if (*ret_held) {
-        fate->deaths = (struct qn_deaths){.charges = qn_query_column_sane(&query, 0),
-                                          .lone = qn_query_column_sane(&query, 1),
-                                          .life_ms = qn_query_column_sane(&query, 2),
-                                          .first_at_ms = qn_query_column_sane(&query, 3),
-                                          .died_at_ms = qn_query_column_sane(&query, 4)};
+        fate->deaths = (struct qn_deaths){
+            .charges = qn_query_column_sane(&query, 0),
+            .lone = qn_query_column_sane(&query, 1),
+            .level = qn_number_clamp(qn_query_column_sane(&query, 8), 0, QN_ALONE_CHARGES),
+            .life_ms = qn_query_column_sane(&query, 2),
+            .first_at_ms = qn_query_column_sane(&query, 3),
+            .died_at_ms = qn_query_column_sane(&query, 4)};
         fate->is_unique = sqlite3_column_int(query.statement, 6) != 0;
         fate->unique_until = sqlite3_column_int(query.statement, 7);
         fate->is_spent = sqlite3_column_int(query.statement, 5) != 0 && !QN_BUG(SPENT_RUN_AGAIN);
@@ -64,6 +67,7 @@ static quern_status write_task(struct qn_queue_counters *counters, const struct 
     qn_query_int(&query, fate->deaths.died_at_ms);
     qn_query_int(&query, counters->shift_ms);
     qn_query_int(&query, end->started ? 1 : 0);
+    qn_query_int(&query, fate->deaths.level);
     quern_status status = qn_query_run(&query, NULL, err);
     if (status != QUERN_OK || !fate->is_unique) {
         return status;
@@ -91,6 +95,7 @@ static void charge(const struct qn_queue_counters *counters, const struct qn_end
                                    .seen_at_ms = end->seen_at_ms,
                                    .ok_at_ms = end->ok_at_ms,
                                    .is_lone = end->is_lone || QN_BUG(SHARED_IS_LONE),
+                                   .is_child = end->is_child,
                                    .is_spent = fate->is_spent};
     const char *last = end->error != NULL ? end->error : quern_cause_name(end->cause);
     int64_t delay_ms = 0;

@@ -10,20 +10,38 @@
 #include "broker/sqlite/queue/solo_sql.h"
 #include "broker/sqlite/store/query.h"
 
+#define NONE INT64_MIN                          /* no task is charged */
 #define REST_MS_MAX (24 * 3600 * INT64_C(1000)) /* the clock was ahead when it was stored */
 
-quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, uint32_t *ret_level,
+/* The first level that such a statement finds. */
+static quern_status read_level(struct qn_conn *conn, const char *sql, int64_t queue_no,
+                               int64_t *ret_level, quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql);
+    qn_query_int(&query, queue_no);
+    *ret_level = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : NONE;
+    return qn_query_finish(&query, err);
+}
+
+quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no, int32_t *ret_level,
                            quern_error *err)
 {
-    *ret_level = 0;
-    struct qn_query query = qn_query_start(conn, sql_solo_level);
-    qn_query_int(&query, queue_no);
-    if (qn_query_row(&query)) {
-        /* It is read from an index, which may contain anything. */
-        *ret_level = (uint32_t)qn_number_clamp(sqlite3_column_int64(query.statement, 0), 0,
-                                               QN_ALONE_CHARGES);
+    int64_t top = NONE;
+    int64_t lowest = 0;
+    quern_status status = read_level(conn, sql_solo_level, queue_no, &top, err);
+    if (status == QUERN_OK && top != NONE) {
+        status = read_level(conn, sql_solo_lowest, queue_no, &lowest, err);
     }
-    return qn_query_finish(&query, err);
+    if (status == QUERN_OK && (top > QN_ALONE_CHARGES || lowest < 0)) {
+        struct qn_query query = qn_query_start(conn, sql_solo_repair);
+        qn_query_int(&query, queue_no);
+        status = qn_query_run(&query, NULL, err);
+        if (status == QUERN_OK) {
+            status = read_level(conn, sql_solo_level, queue_no, &top, err);
+        }
+    }
+    *ret_level = top == NONE ? -1 : (int32_t)qn_number_clamp(top, 0, QN_ALONE_CHARGES);
+    return status;
 }
 
 int64_t qn_solo_wait_ms(const struct qn_solo_lock *lock, int64_t now_ms)

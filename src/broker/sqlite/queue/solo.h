@@ -5,10 +5,10 @@
 
 #include "broker/sqlite/queue/queue_counters.h"
 
-/* The value of solo_level of a queue: the charges of its most charged pending task, at most
- * QN_ALONE_CHARGES; 0: none is charged. */
+/* The highest level of a charged pending task of the queue, at most QN_ALONE_CHARGES; -1: none is
+ * charged. */
 QUERN_NODISCARD quern_status qn_solo_level(struct qn_conn *conn, int64_t queue_no,
-                                           uint32_t *ret_level, quern_error *err);
+                                           int32_t *ret_level, quern_error *err);
 /* How long until the worker of the counters may have the lock; 0: now. */
 int64_t qn_solo_wait_ms(const struct qn_solo_lock *lock, int64_t now_ms);
 /* Takes the lock for the worker of the counters; it must be free to have. */

@@ -29,7 +29,17 @@ WHERE solo_owner = ?1;
 -- name: solo_rest
 SELECT solo_rest_ms FROM quern_queue WHERE no = ?1;
 
--- How much the most charged pending task is charged, 4 at most.
+-- The highest level of its charged pending tasks, 4 at most.
 -- name: solo_level
-SELECT min(crash_count, 4) FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0
-ORDER BY min(crash_count, 4) DESC LIMIT 1;
+SELECT level FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0
+ORDER BY level DESC LIMIT 1;
+
+-- name: solo_lowest
+SELECT coalesce(level, -1) FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count > 0
+ORDER BY level LIMIT 1;
+
+-- Of levels that only damage makes: no lease looks for these.
+-- name: solo_repair
+UPDATE quern_task SET level = min(crash_count, 4)
+WHERE queue = ?1 AND state = 2 AND crash_count > 0
+    AND (level IS NULL OR level NOT BETWEEN 0 AND 4);

@@ -10,7 +10,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM quern_task
             WHERE queue = ?1 AND state = 2 AND crash_count = 0 LIMIT ?2))
     + (SELECT count(*) FROM (SELECT 1 FROM quern_task
             WHERE queue = ?1 AND state = 2 AND crash_count > 0
-                AND min(crash_count, 4) BETWEEN 1 AND 4 LIMIT ?2))
+                AND level BETWEEN 0 AND 4 LIMIT ?2))
     + (SELECT count(*) FROM (SELECT 1 FROM quern_task
             WHERE queue = ?1 AND state IN (3, 4) AND state = 3 LIMIT ?2));
 

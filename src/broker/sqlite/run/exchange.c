@@ -99,7 +99,7 @@ static quern_status wait_for_solo(struct qn_queue_counters *counters,
                                   const struct qn_counted_queue *queue, int64_t *ret_wait_ms,
                                   quern_error *err)
 {
-    uint32_t level = 0;
+    int32_t level = -1;
     bool rests = queue->solo.state == QN_SOLO_FREE; /* else its return sends a wake-up of its own */
     int64_t wait_ms = rests ? qn_solo_wait_ms(&queue->solo, counters->now_ms) : 0;
     quern_status status =

@@ -1,5 +1,5 @@
 -- lease.sql - taking runs. The reading statements have the same columns. lease_pending, which every
--- task passes, leaves out the last ones: a new run gets its own token and start, and the last three
+-- task passes, leaves out the last ones: a new run gets its own token and start, and the last four
 -- lie behind the payload.
 
 -- Of those that are not charged, in a queue without terms.
@@ -15,7 +15,8 @@ ORDER BY place LIMIT ?3;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
-    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
+    level
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
@@ -23,7 +24,8 @@ ORDER BY place LIMIT ?3;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
-    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
+    level
 FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
@@ -31,20 +33,21 @@ FROM quern_task WHERE seq = ?1 AND state = 2;
 SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retry_cap_ms,
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
-    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms
+    start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
+    level
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
 
--- Of those that are charged ?2 times (4: or more), which to read by lease_row.
+-- Of the charged ones, those of the level ?2 (4: or above), to read by lease_row.
 -- name: lease_charged
 SELECT seq, place FROM quern_task
-WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) = ?2 AND place > ?3
+WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND level = ?2 AND place > ?3
 ORDER BY place LIMIT ?4;
 
--- The first of those that must run alone: charged ?2 times or more (4: at most that).
+-- The first of those that must run alone: of the level ?2 (4 at most) or above.
 -- name: lease_solo
 SELECT seq FROM quern_task
-WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND min(crash_count, 4) >= ?2
+WHERE queue = ?1 AND state = 2 AND crash_count > 0 AND level >= ?2
 ORDER BY place LIMIT 1;
 
 -- ?3 and the next are the same for most runs of a lease (write_lease).

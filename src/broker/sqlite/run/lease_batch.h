@@ -9,9 +9,10 @@
 #include "broker/sqlite/store/query.h"
 #include "task/isolation.h"
 
-/* The level of a task limits how many others may run beside it: its charges, at most
- * QN_ALONE_CHARGES. */
+/* Pending tasks are read in streams: 0 has the uncharged ones, 1 + level those that are charged.
+ * The level of a task (struct qn_deaths) limits how many others may run beside it. */
 #define QN_LEVELS (QN_ALONE_CHARGES + 1)
+#define QN_STREAMS (1 + QN_LEVELS)
 
 struct qn_row {
     struct qn_leased *run;
@@ -32,9 +33,9 @@ struct qn_lease_source {
 struct qn_lane_walk; /* limits/lanes.c */
 
 struct qn_queue_progress {
-    int64_t places[QN_LEVELS]; /* the last one read of each level; with top_known */
-    uint32_t top_level;        /* of the pending tasks, as it was when it was looked up */
-    bool top_known;
+    int64_t places[QN_STREAMS]; /* the last one read of each; with count_known */
+    uint32_t stream_count;      /* with tasks, as it was when it was looked up */
+    bool count_known;
     bool empty;                /* has no more to give */
     bool probe;                /* its one run is the probe of its brake */
     struct qn_lane_walk *walk; /* of a queue with lanes; NULL: not yet */

@@ -24,6 +24,7 @@ static void read_rest(sqlite3_stmt *row, struct qn_leased *leased)
     leased->started = sqlite3_column_int(row, 19) != 0;
     leased->crash_count = qn_query_column_count(row, 20);
     leased->life_ms = qn_query_column_duration_ms(row, 21);
+    leased->level = qn_query_column_count(row, 25);
     leased->task.start_by_at_ms = qn_query_column_moment_ms(row, 22);
     leased->task.limit_key = (const char *)sqlite3_column_text(row, 23);
     int64_t unique_terms = sqlite3_column_int64(row, 24);

@@ -266,6 +266,7 @@ static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_co
                          .started = outcome->started,
                          .is_death = !counters->is_leaving,
                          .is_lone = true,
+                         .is_child = true,
                          .started_at_ms = counters->now_ms - outcome->lived_ms,
                          .ok_at_ms = queue->brake.ok_at_ms,
                          .cause = outcome->cause,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* pick.c - chooses the pending tasks of a queue for a worker.
  *
- * Uncharged tasks are in one index, charged ones in another, by level. The levels that the worker
- * may take from are merged by place; a level that it has no room for is left out, so no task behind
+ * Uncharged tasks are in one index, charged ones in another, by level. The streams that the worker
+ * may take from are merged by place; one that it has no room for is left out, so no task behind
  * it waits. For charged tasks only the place is read before they are taken, for the others
  * everything at once. A task past its deadline, or one that has not started in time, goes to the
  * archive instead.
@@ -84,7 +84,7 @@ static quern_status take_started(struct qn_lease_batch *batch, const struct qn_l
     if (status != QUERN_OK || run == NULL) {
         return status;
     }
-    int64_t charges = run->crash_count;
+    int64_t level = run->level;
     size_t before = batch->count;
     int64_t row = run->row;
     status = qn_pick_take(batch, source->queue, run, err);
@@ -92,29 +92,32 @@ static quern_status take_started(struct qn_lease_batch *batch, const struct qn_l
         status = qn_sort_row(batch->counters->conn, source->queue, row, err);
     }
     if (batch->count > before) {
-        qn_isolation_add(&batch->isolation, charges);
+        qn_isolation_add(&batch->isolation, level);
         batch->starts_left--;
     }
     return status;
 }
 
-/* --- Levels ---------------------------------------------------------------------------- */
+/* --- Streams --------------------------------------------------------------------------- */
 
-static quern_status find_top(struct qn_lease_batch *batch, const struct qn_lease_source *source,
-                             quern_error *err)
+static quern_status count_streams(struct qn_lease_batch *batch,
+                                  const struct qn_lease_source *source, quern_error *err)
 {
     struct qn_queue_progress *state = &batch->progress[source->index];
-    if (state->top_known) {
+    int32_t top = -1;
+    if (state->count_known) {
         return QUERN_OK;
     }
-    state->top_known = true;
-    for (size_t level = 0; level < QN_LEVELS; level++) {
-        state->places[level] = INT64_MIN; /* those with a priority are below 0 */
+    state->count_known = true;
+    for (size_t i = 0; i < QN_STREAMS; i++) {
+        state->places[i] = INT64_MIN; /* those with a priority are below 0 */
     }
-    return qn_solo_level(batch->counters->conn, source->queue->no, &state->top_level, err);
+    quern_status status = qn_solo_level(batch->counters->conn, source->queue->no, &top, err);
+    state->stream_count = (uint32_t)(top + 2);
+    return status;
 }
 
-/* The least charged tasks that must run alone; QN_LEVELS: none must. */
+/* The lowest level of those that must run alone; QN_LEVELS: none must. */
 static uint32_t solo_level(const struct qn_lease_batch *batch)
 {
     uint32_t level = 1;
@@ -141,7 +144,7 @@ struct position {
     int64_t place;
 };
 
-/* The rows read of one level. */
+/* The rows read of one of them. */
 struct stream {
     struct position positions[QN_BATCH_MAX];
     size_t count;
@@ -151,15 +154,15 @@ struct stream {
 
 struct streams {
     size_t want;
-    struct qn_rows rows; /* those of level 0, all of them read */
-    struct stream levels[QN_LEVELS];
+    struct qn_rows rows; /* those of stream 0, all of them read */
+    struct stream items[QN_STREAMS];
 };
 
 static quern_status read_uncharged(struct qn_lease_batch *batch,
                                    const struct qn_lease_source *source, struct streams *streams,
                                    quern_error *err)
 {
-    struct stream *stream = &streams->levels[0];
+    struct stream *stream = &streams->items[0];
     bool terms = source->queue->terms;
     struct qn_query query =
         qn_query_start(batch->counters->conn, terms ? sql_lease_pending_terms : sql_lease_pending);
@@ -178,7 +181,7 @@ static quern_status read_uncharged(struct qn_lease_batch *batch,
 static quern_status read_charged(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                                  uint32_t level, struct streams *streams, quern_error *err)
 {
-    struct stream *stream = &streams->levels[level];
+    struct stream *stream = &streams->items[1 + level];
     size_t limit = room(batch, level) < streams->want ? room(batch, level) : streams->want;
     if (limit == 0) {
         return QUERN_OK;
@@ -186,7 +189,7 @@ static quern_status read_charged(struct qn_lease_batch *batch, const struct qn_l
     struct qn_query query = qn_query_start(batch->counters->conn, sql_lease_charged);
     qn_query_int(&query, source->queue->no);
     qn_query_int(&query, level);
-    qn_query_int(&query, batch->progress[source->index].places[level]);
+    qn_query_int(&query, batch->progress[source->index].places[1 + level]);
     qn_query_int(&query, (int64_t)limit);
     while (qn_query_row(&query)) {
         stream->positions[stream->count++] =
@@ -197,23 +200,23 @@ static quern_status read_charged(struct qn_lease_batch *batch, const struct qn_l
     return qn_query_finish(&query, err);
 }
 
-static bool is_open(const struct qn_lease_batch *batch, uint32_t level)
+static bool is_open(const struct qn_lease_batch *batch, uint32_t index)
 {
-    return level == 0 || room(batch, level) > 0;
+    return index == 0 || room(batch, index - 1) > 0;
 }
 
-/* The level up to `top` whose task comes next; false: there is none, or, with *ret_more, it is
- * unknown. */
+/* Which of the first `count` has the task that comes next; false: there is none, or, with
+ * *ret_more, it is unknown. */
 static bool find_next(const struct qn_lease_batch *batch, const struct streams *streams,
-                      uint32_t top, uint32_t *ret_level, bool *ret_more)
+                      uint32_t count, uint32_t *ret_index, bool *ret_more)
 {
     bool found = false;
     int64_t place = 0;
     *ret_more = false;
-    for (uint32_t level = 0; level <= top; level++) {
-        const struct stream *stream = &streams->levels[level];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct stream *stream = &streams->items[i];
         bool read_out = stream->at == stream->count;
-        if (!is_open(batch, level) || (read_out && !stream->more)) {
+        if (!is_open(batch, i) || (read_out && !stream->more)) {
             continue;
         }
         if (read_out) {
@@ -223,7 +226,7 @@ static bool find_next(const struct qn_lease_batch *batch, const struct streams *
         if (!found || stream->positions[stream->at].place < place) {
             found = true;
             place = stream->positions[stream->at].place;
-            *ret_level = level;
+            *ret_index = i;
         }
     }
     return found;
@@ -235,18 +238,18 @@ static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_so
     struct qn_queue_progress *state = &batch->progress[source->index];
     quern_status status = QUERN_OK;
     size_t full = batch->count + streams->want;
-    uint32_t level = 0;
+    uint32_t index = 0;
     bool more = true;
     bool done = false;
     while (status == QUERN_OK && batch->count < full && !qn_lease_batch_ends_early(batch) &&
-           find_next(batch, streams, state->top_level, &level, &more)) {
-        struct stream *stream = &streams->levels[level];
+           find_next(batch, streams, state->stream_count, &index, &more)) {
+        struct stream *stream = &streams->items[index];
         size_t at = stream->at++;
-        state->places[level] = stream->positions[at].place;
-        status = level == 0 ? qn_pick_take(batch, source->queue, streams->rows.items[at].run, err)
+        state->places[index] = stream->positions[at].place;
+        status = index == 0 ? qn_pick_take(batch, source->queue, streams->rows.items[at].run, err)
                             : take_started(batch, source, stream->positions[at].seq, &done, err);
     }
-    for (size_t i = streams->levels[0].at; i < streams->levels[0].count; i++) {
+    for (size_t i = streams->items[0].at; i < streams->items[0].count; i++) {
         qn_leased_free(streams->rows.items[i].run);
     }
     state->empty = batch->count < full && !more && !qn_lease_batch_ends_early(batch);
@@ -256,9 +259,9 @@ static quern_status merge(struct qn_lease_batch *batch, const struct qn_lease_so
 static void init_streams(struct streams *streams, size_t want)
 {
     streams->want = want;
-    for (size_t level = 0; level < QN_LEVELS; level++) {
-        streams->levels[level].count = streams->levels[level].at = 0;
-        streams->levels[level].more = false;
+    for (size_t i = 0; i < QN_STREAMS; i++) {
+        streams->items[i].count = streams->items[i].at = 0;
+        streams->items[i].more = false;
     }
 }
 
@@ -266,8 +269,8 @@ static quern_status read_levels(struct qn_lease_batch *batch, const struct qn_le
                                 struct streams *streams, quern_error *err)
 {
     quern_status status = QUERN_OK;
-    uint32_t top = batch->progress[source->index].top_level;
-    for (uint32_t level = 1; status == QUERN_OK && level <= top; level++) {
+    uint32_t count = batch->progress[source->index].stream_count;
+    for (uint32_t level = 0; status == QUERN_OK && level + 1 < count; level++) {
         status = read_charged(batch, source, level, streams, err);
     }
     return status;
@@ -278,9 +281,9 @@ quern_status qn_pick_pending(struct qn_lease_batch *batch, const struct qn_lease
 {
     struct streams streams;
     init_streams(&streams, want);
-    quern_status status = find_top(batch, source, err);
+    quern_status status = count_streams(batch, source, err);
     if (status == QUERN_OK && QN_BUG(CHARGED_NOT_OVERTAKEN) &&
-        batch->progress[source->index].top_level > 0 && room(batch, 1) == 0) {
+        batch->progress[source->index].stream_count > 1 && room(batch, 1) == 0) {
         batch->progress[source->index].empty = true;
         return QUERN_OK;
     }
@@ -299,8 +302,8 @@ quern_status qn_pick_charged(struct qn_lease_batch *batch, const struct qn_lease
     struct streams streams;
     struct qn_queue_progress *state = &batch->progress[source->index];
     init_streams(&streams, want);
-    quern_status status = find_top(batch, source, err);
-    if (status != QUERN_OK || state->top_level == 0) {
+    quern_status status = count_streams(batch, source, err);
+    if (status != QUERN_OK || state->stream_count == 1) {
         return status;
     }
     status = read_levels(batch, source, &streams, err);
@@ -329,7 +332,7 @@ static quern_status is_due(struct qn_lease_batch *batch, const struct qn_counted
 
 /* Of these charges; none is taken where it is not time for one. */
 static quern_status take_probe(struct qn_lease_batch *batch, const struct qn_lease_source *source,
-                               struct qn_charge_range range, quern_error *err)
+                               struct qn_level_range range, quern_error *err)
 {
     const struct qn_counted_queue *queue = source->queue;
     size_t before = batch->count;
@@ -350,7 +353,7 @@ static quern_status take_probe(struct qn_lease_batch *batch, const struct qn_lea
 quern_status qn_pick_probe(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                            quern_error *err)
 {
-    struct qn_charge_range range = {0};
+    struct qn_level_range range = {0};
     while (range.last + 1 < QN_LEVELS && room(batch, range.last + 1) > 0) {
         range.last++;
     }
@@ -372,7 +375,7 @@ static quern_status find_solo(struct qn_lease_batch *batch, const struct qn_coun
 quern_status qn_pick_solo(struct qn_lease_batch *batch, const struct qn_lease_source *source,
                           quern_error *err)
 {
-    struct qn_charge_range range = {.first = solo_level(batch), .last = QN_ALONE_CHARGES};
+    struct qn_level_range range = {.first = solo_level(batch), .last = QN_ALONE_CHARGES};
     if (range.first == QN_LEVELS) {
         return QUERN_OK;
     }
@@ -413,20 +416,20 @@ quern_status qn_pick_solo_waits(struct qn_lease_batch *batch, const struct qn_le
                                 bool *ret_waits, quern_error *err)
 {
     const struct qn_counted_queue *queue = source->queue;
-    quern_status status = find_top(batch, source, err);
-    *ret_waits = batch->progress[source->index].top_level >= solo_level(batch);
+    quern_status status = count_streams(batch, source, err);
+    *ret_waits = batch->progress[source->index].stream_count > 1 + solo_level(batch);
     if (status == QUERN_OK && *ret_waits && queue->limits != 0) {
         status = first_may_run(batch, source, ret_waits, err);
     }
     if (status != QUERN_OK || !*ret_waits || !qn_brake_is_on(&queue->brake)) {
         return status;
     }
-    const struct qn_charge_range any = {.first = 0, .last = QN_ALONE_CHARGES};
+    const struct qn_level_range any = {.first = 0, .last = QN_ALONE_CHARGES};
     struct qn_candidate chosen = {0};
     status = is_due(batch, queue, ret_waits, err);
     if (status == QUERN_OK && *ret_waits) {
         status = qn_brake_choose(batch->counters->conn, queue, any, &chosen, err);
-        *ret_waits = qn_isolation_is_solo(&batch->isolation, chosen.charges);
+        *ret_waits = qn_isolation_is_solo(&batch->isolation, chosen.level);
     }
     return status;
 }

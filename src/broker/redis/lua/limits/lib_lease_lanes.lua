@@ -63,7 +63,7 @@ end
 
 -- --- From pending into lanes ---
 
--- Of a task that belongs to a lane: its lane and place; nil: it stays. charged: it has charges.
+-- Of a task that belongs to a lane: its lane and place; nil: it stays. Then its level.
 local function look_at(own, prefix, id)
     local f = try('HMGET', prefix .. 't:' .. id, 'msg', 'state', 'pending_since', 'quern_opts',
         'quern_past', 'quern_place', 'quern_aside')
@@ -71,8 +71,8 @@ local function look_at(own, prefix, id)
     if not message or state and state ~= 'pending' and is_elsewhere(prefix, id, state) then
         return nil, false
     end
-    local _, charges, since = look_closer(opts, f[5], f[3])
-    local name = not charges and lane_of(own, message, opts)
+    local _, level, since = look_closer(opts, f[5], f[3])
+    local name = not level and lane_of(own, message, opts)
     -- One that came back without having ended keeps its place.
     local place = name and f[6] and string.match(f[7] or '', '^%d+')
     if name and not place and lane_key_of(opts) ~= '' then
@@ -81,7 +81,7 @@ local function look_at(own, prefix, id)
         place = math.max(lane_place(since, now_ms * 1000), own.sorted + 1)
         own.sorted = place
     end
-    return name and {id = id, name = name, place = place}, charges
+    return name and {id = id, name = name, place = place}, level
 end
 
 -- Takes the movers out of a page of pending that begins behind `from` at its head.
@@ -101,8 +101,8 @@ local function sort_page(own, prefix, from, size)
     local ids = try('LRANGE', prefix .. 'pending', -from - size, -from - 1)
     local movers, met_charged = {}, false
     for k = #ids, 1, -1 do
-        local mover, charges = look_at(own, prefix, ids[k])
-        met_charged = met_charged or charges
+        local mover, level = look_at(own, prefix, ids[k])
+        met_charged = met_charged or level
         if mover then
             mover.at = from + #ids - k + 1
             movers[#movers + 1] = mover
@@ -220,13 +220,13 @@ end
 local function add_run(queue, own, id, f)
     local count, held_count = queue.count + 1, queue.held_count + 1
     local opts, past = f[4], f[5]
-    local is_late, charges, since = look_closer(opts, past, f[3])
+    local is_late, level, since = look_closer(opts, past, f[3])
     since = string.match(since or '', '^%d+$') or '0'
     queue.ids[count + 4], queue.names[count] = id, own.Q .. 't:' .. id
     queue.sinces[count], queue.seen[queue.names[count]] = since_text(since), true
     queue.held[held_count] = f[1]
     queue.odd = queue.odd or {}
-    queue.odd[count] = {late = is_late, since = since, charges = charges, may_have_run = true,
+    queue.odd[count] = {late = is_late, since = since, level = level, may_have_run = true,
         opts = opts}
     if opts or past then
         queue.held[held_count + 1] = is_late and 3 or 2
@@ -283,7 +283,7 @@ function lanes.probe(i)
                 'quern_opts', 'quern_past')
             if f[1] and f[2] == 'scheduled' and call('ZSCORE', own.Q .. 'scheduled', head.id) then
                 return {id = head.id, message = f[1], state = f[2], since = f[3], opts = f[4],
-                    past = f[5], charges = 0, lane = lane}
+                    past = f[5], lane = lane}
             end
             leave_lane(own, lane)
             own.drops = own.drops - 1
