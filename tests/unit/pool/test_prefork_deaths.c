@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_prefork_deaths.c - how a child dies, whom it is charged to, and what is known of it. */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -58,6 +59,16 @@ static void burn(void)
     }
 }
 
+static void write_much(void)
+{
+    static char line[1024];
+    memset(line, '.', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < 256; i++) {
+        (void)!write(STDERR_FILENO, line, sizeof line);
+    }
+}
+
 /* d: die; the second letter says how. */
 static void die(struct qn_prefork_call *call, struct qn_bytes body, struct qn_buf *out)
 {
@@ -89,6 +100,9 @@ static void die(struct qn_prefork_call *call, struct qn_bytes body, struct qn_bu
         break;
     case 'k':
         (void)raise(SIGKILL);
+        break;
+    case 'w': /* no death, only many words */
+        write_much();
         break;
     default:
         break;
@@ -169,6 +183,83 @@ static void each_death_is_charged_to_the_item_that_ran(void **state)
                 assert_int_equal(items[j].results, 1);
             }
         }
+    }
+    lib_prefork_stop(&pool);
+}
+
+/* A pipe as our stderr that is full; returns the end to read from, and what stderr was. */
+static int fill_stderr(int *ret_saved)
+{
+    static const char zeros[4096];
+    int fds[2];
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    while (write(fds[1], zeros, sizeof zeros) > 0) {
+    }
+    *ret_saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
+    assert_true(*ret_saved >= 0);
+    assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
+    (void)close(fds[1]);
+    return fds[0];
+}
+
+static size_t drain(int fd, const struct lib_prefork_item *item, struct lib_prefork *pool)
+{
+    static char data[65536];
+    size_t size = 0;
+    bool done = false;
+    while (!done) {
+        (void)pthread_mutex_lock(&pool->mutex);
+        done = item->results > 0;
+        (void)pthread_mutex_unlock(&pool->mutex);
+        ssize_t count = read(fd, data, sizeof data);
+        size += count > 0 ? (size_t)count : 0;
+        test_pause_ms(1);
+    }
+    return size;
+}
+
+static void a_stderr_that_takes_nothing_holds_only_the_child_that_writes(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    struct lib_prefork_item writer = {0};
+    struct lib_prefork_item other;
+    int saved = -1;
+    lib_prefork_init(&pool);
+    pool.options.size = 2;
+    lib_prefork_start(&pool, die);
+    int reader = fill_stderr(&saved);
+    lib_prefork_submit(&pool, &writer, "dw");
+    for (int i = 0; i < 20; i++) {
+        lib_prefork_run(&pool, &other, "eother");
+    }
+    int results = writer.results;
+    size_t size = drain(reader, &writer, &pool);
+    assert_int_equal(dup2(saved, STDERR_FILENO), STDERR_FILENO);
+    (void)close(saved);
+    lib_prefork_stop(&pool);
+    (void)close(reader);
+    assert_int_equal(other.results, 1);
+    assert_int_equal(results, 0);
+    assert_true(size > 65536);
+}
+
+static void a_child_that_dies_idle_costs_nothing(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    struct lib_prefork_item pid;
+    struct lib_prefork_item item;
+    lib_prefork_init(&pool);
+    lib_prefork_start(&pool, die);
+    for (int i = 0; i < 20; i++) {
+        lib_prefork_run(&pool, &pid, "p");
+        assert_int_equal(pid.results, 1);
+        assert_int_equal(kill((pid_t)strtol(pid.result, NULL, 10), SIGKILL), 0);
+        do { /* until it runs in the next one */
+            lib_prefork_run(&pool, &item, "ewell");
+            assert_true(item.results == 1 || !item.started);
+        } while (item.results == 0);
     }
     lib_prefork_stop(&pool);
 }
@@ -255,5 +346,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(children_that_die_at_their_start_are_started_slower_and_slower),
     cmocka_unit_test(each_death_is_charged_to_the_item_that_ran),
     cmocka_unit_test(limits_are_lifted_after_the_item),
+    cmocka_unit_test(a_stderr_that_takes_nothing_holds_only_the_child_that_writes),
+    cmocka_unit_test(a_child_that_dies_idle_costs_nothing),
 };
 TEST_MAIN(tests)

@@ -124,8 +124,10 @@ void qn_window_take_all(struct qn_prefork_child *child)
 void qn_window_advance(struct qn_prefork_child *child)
 {
     struct qn_prefork *prefork = child->prefork;
-    if (child->count > 0 && !child->head_begun && !child->is_closing) {
-        struct qn_prefork_item *item = child->window[0];
+    struct qn_prefork_item *item = child->count > 0 ? child->window[0] : NULL;
+    bool is_lost = child->is_ended && item != NULL &&
+                   qn_page_is_queued(child->page, item->slot, item->sequence);
+    if (item != NULL && !child->head_begun && !child->is_closing && !is_lost) {
         child->head_begun = true;
         (void)pthread_mutex_unlock(&prefork->mutex);
         (void)prefork->ops.begin(item, true, prefork->user);
