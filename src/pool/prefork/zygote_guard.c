@@ -78,8 +78,7 @@ static int kill_orphans(const struct guard *guard, bool wait)
             break; /* the end, or a number that was cut: the next look shows it whole */
         }
         next++;
-        if (must_die(guard, orphan)) {
-            (void)kill(orphan, SIGKILL);
+        if (must_die(guard, orphan) && kill(orphan, SIGKILL) == 0) { /* not one of another user */
             count++;
             if (wait) {
                 (void)waitpid(orphan, NULL, 0);

@@ -5,17 +5,22 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib_test.h"
 #include "lib_zygote.h"
+#include "pool/prefork/zygote_internal.h"
+#include "pool/prefork/zygote_main.h"
 
 static void a_child_starts_and_its_end_is_reported(void **state)
 {
@@ -142,18 +147,9 @@ static void signals_do_not_end_a_zygote(void **state)
 
 enum { CROWD = 200 };
 
-/* All are requested before an event is read. */
-static void many_children_start_at_once(void **state)
+/* Reads the events of all: each STARTED before its ENDED. */
+static void read_crowd(struct qn_zygote *zygote, struct lib_zygote_child *children, bool orders)
 {
-    (void)state;
-    static struct lib_zygote_child children[CROWD];
-    struct qn_zygote *zygote = lib_zygote_new();
-    unsigned bits = 0;
-    struct lib_zygote_child first = lib_zygote_start(zygote, CROWD, NULL);
-    int fd_count = open_fds(qn_zygote_pid(zygote), &bits);
-    for (uint64_t i = 0; i < CROWD; i++) {
-        children[i] = lib_zygote_request(zygote, i, NULL);
-    }
     for (int ended = 0; ended < CROWD;) {
         struct qn_zygote_event event = lib_zygote_event(zygote);
         assert_true(event.number < CROWD);
@@ -162,20 +158,78 @@ static void many_children_start_at_once(void **state)
             assert_int_equal(child->pid, 0);
             child->pid = event.pid;
             child->pid_fd = event.pid_fd;
-            lib_zygote_order(child, 'x');
+            if (orders) {
+                lib_zygote_order(child, 'x');
+            }
             continue;
         }
         assert_int_equal(event.kind, QN_ZYGOTE_ENDED);
         assert_int_equal(event.pid, child->pid);
+        assert_int_equal(WEXITSTATUS(event.status), 7);
         lib_zygote_close(child);
         ended++;
     }
+}
+
+/* All are requested before an event is read. Afterwards the zygote has no descriptor more. */
+static void many_children_start_at_once(void **state)
+{
+    (void)state;
+    static struct lib_zygote_child children[CROWD];
+    struct qn_zygote *zygote = lib_zygote_new();
+    unsigned bits = 0;
+    struct lib_zygote_child other = lib_zygote_start(zygote, CROWD, NULL);
+    int fd_count = open_fds(qn_zygote_pid(zygote), &bits);
+    for (uint64_t i = 0; i < CROWD; i++) {
+        children[i] = lib_zygote_request(zygote, i, NULL);
+    }
+    read_crowd(zygote, children, true);
     int64_t until_ms = test_now_ms() + TEST_PATIENCE_MS; /* the last guards have to be reaped */
     while (open_fds(qn_zygote_pid(zygote), &bits) != fd_count && test_now_ms() < until_ms) {
         test_pause_ms(1);
     }
     assert_int_equal(open_fds(qn_zygote_pid(zygote), &bits), fd_count);
-    (void)lib_zygote_end(zygote, &first, 'x');
+    (void)lib_zygote_end(zygote, &other, 'x');
+    qn_zygote_free(zygote);
+}
+
+/* A zygote whose socket has room for a few packets only. */
+static struct qn_zygote *new_zygote_with_little_room(void)
+{
+    const int size = 1; /* the least that the kernel allows */
+    quern_error error = {0};
+    int fds[2];
+    struct qn_zygote *zygote = NULL;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size), 0);
+    int worker_fd = pidfd_open(getpid(), 0);
+    struct qn_zygote_process process = {.socket_fd = fds[0], .pid = fork()};
+    if (process.pid == 0) {
+        _exit(qn_zygote_main(&lib_zygote_program, fds[1], worker_fd));
+    }
+    (void)close(fds[1]);
+    (void)close(worker_fd);
+    assert_ok(qn_zygote_adopt(&process, &zygote, &error), error);
+    return zygote;
+}
+
+/* What does not fit into the socket waits in the zygote, which goes on. */
+static void a_worker_that_does_not_read_blocks_no_child(void **state)
+{
+    (void)state;
+    static struct lib_zygote_child children[CROWD];
+    struct qn_zygote *zygote = new_zygote_with_little_room();
+    for (uint64_t i = 0; i < CROWD; i++) {
+        children[i] = lib_zygote_request(zygote, i, NULL);
+        lib_zygote_order(&children[i], 'x');
+    }
+    for (size_t i = 0; i < CROWD; i++) {
+        struct pollfd ended = {.fd = children[i].socket_fd, .events = POLLRDHUP};
+        assert_int_equal(poll(&ended, 1, TEST_PATIENCE_MS), 1);
+    }
+    read_crowd(zygote, children, false);
+    struct lib_zygote_child child = lib_zygote_start(zygote, CROWD, NULL);
+    (void)lib_zygote_end(zygote, &child, 'x');
     qn_zygote_free(zygote);
 }
 
@@ -374,6 +428,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_child_finds_what_was_promised),
     cmocka_unit_test(signals_do_not_end_a_zygote),
     cmocka_unit_test(many_children_start_at_once),
+    cmocka_unit_test(a_worker_that_does_not_read_blocks_no_child),
     cmocka_unit_test(a_child_that_gets_no_process_is_refused),
     cmocka_unit_test(a_child_that_cannot_join_its_cgroup_is_refused),
     cmocka_unit_test(a_child_joins_its_cgroup),
