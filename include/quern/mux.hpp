@@ -135,6 +135,27 @@ class run
     {
         return static_cast<outcome>(quern_run_again_in(run_, delay.count()));
     }
+    outcome again_at(time_point at) noexcept
+    {
+        return static_cast<outcome>(quern_run_again_at(run_, detail::ms_of(at)));
+    }
+    /* A checkpoint, for a run that ends with outcome::retry or outcome::snooze: see quern/run.h. */
+    void change_payload(std::string_view data)
+    {
+        detail::must([&](quern_error &err) {
+            return quern_run_change_payload(run_, data.data(), data.size(), &err);
+        });
+    }
+    void change_queue(const std::string &queue)
+    {
+        detail::must(
+            [&](quern_error &err) { return quern_run_change_queue(run_, queue.c_str(), &err); });
+    }
+    void change_retry_max(std::int64_t retry_max)
+    {
+        detail::must(
+            [&](quern_error &err) { return quern_run_change_retry_max(run_, retry_max, &err); });
+    }
     quern_run *get() const noexcept
     {
         return run_;

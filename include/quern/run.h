@@ -61,8 +61,8 @@ QUERN_API quern_status quern_run_write_progress(quern_run *run, int32_t percent,
                                                 quern_error *err);
 /* Records the reason of a failure, for the retry list and the inspector, and returns `outcome`. At
  * most 4 KiB are kept; bytes that are not UTF-8 are replaced. If the run was cancelled, the cause
- * stands before the reason: "timeout of 700ms: REASON", "cancelled: REASON". format must not be
- * NULL. */
+ * stands before the reason: "timeout of 700ms: REASON", "cancelled: REASON". With QUERN_SNOOZE it
+ * is kept, too, while nothing counts as failed. format must not be NULL. */
 QUERN_API quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *format,
                                        ...) QUERN_PRINTF(3, 4);
 /* Sets the class of the failure that this run ends with, for the lists no_retry and only_retry of
@@ -75,6 +75,27 @@ QUERN_API void quern_run_set_error_class(quern_run *run, const char *error_class
  * ignores the retry policy). Without it a snooze is 1 s. Negative means 0. Returns QUERN_SNOOZE,
  * for `return quern_run_again_in(run, 5000);`. */
 QUERN_API quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms);
+/* The same with a moment, in ms since 1970; one that is over means now. */
+QUERN_API quern_outcome quern_run_again_at(quern_run *run, int64_t at_ms);
+
+/* A checkpoint: what the next run of the task finds changed. It is written in one step with the
+ * outcome of this run, and only if that is QUERN_RETRY or QUERN_SNOOZE, or if the run is given back
+ * as its worker ends; so a run that dies or loses its lease changes nothing. The last call of each
+ * kind counts. Errors: QUERN_E_INVALID, QUERN_E_NOMEM; then what was set before still holds. */
+
+/* The payload, copied; data may be NULL when size is 0. At most 512 MiB. A unique task keeps the
+ * lock that it has: it is that of the payload with which it was enqueued. */
+QUERN_NODISCARD QUERN_API quern_status quern_run_change_payload(quern_run *run, const void *data,
+                                                                size_t size, quern_error *err);
+/* The queue where it waits for its next run; its lock, if it has one, goes with it. If there is a
+ * task with its id or its lock, it stays in its queue, with the other changes, and a warning is
+ * logged. It also stays if the run is given back, or the task archived. In the old queue nothing is
+ * left of it: a client that waits for it there gets QUERN_E_NOT_FOUND. */
+QUERN_NODISCARD QUERN_API quern_status quern_run_change_queue(quern_run *run, const char *queue,
+                                                              quern_error *err);
+/* As quern_task.retry_max; if this run fails, that counts. */
+QUERN_NODISCARD QUERN_API quern_status quern_run_change_retry_max(quern_run *run, int64_t retry_max,
+                                                                  quern_error *err);
 
 #ifdef __cplusplus
 }

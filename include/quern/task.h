@@ -112,6 +112,11 @@ typedef struct quern_task {
                        * that a lower one may wait for ever. On Redis QUERN_E_UNSUPPORTED unless 0:
                        * use queues with weights. */
     int32_t reserved; /* 0 */
+    /* Limits of one run where it has a process of its own (a prefork pool, a command); 0: those of
+     * its handler. Elsewhere, and by Go workers, they are ignored. */
+    int64_t kill_after_ms; /* from its cancellation to SIGTERM */
+    int64_t cpu_ms;        /* of processor time; rounded up to a second */
+    int64_t memory_max;    /* bytes of address space; at least 1 MiB */
 } quern_task;
 
 /* Names and numbers are those of asynq. */
@@ -182,6 +187,10 @@ QUERN_API int64_t quern_task_info_failed_at_ms(const quern_task_info *info); /* 
 QUERN_API int64_t
 quern_task_info_timeout_ms(const quern_task_info *info); /* QUERN_TIMEOUT_NEVER: none */
 QUERN_API int64_t quern_task_info_deadline_at_ms(const quern_task_info *info); /* 0: none */
+/* Limits of one run, as quern_task has them; 0: those of its handler. */
+QUERN_API int64_t quern_task_info_kill_after_ms(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_cpu_ms(const quern_task_info *info);
+QUERN_API int64_t quern_task_info_memory_max(const quern_task_info *info);
 /* It is archived unless it starts before; 0: no limit, or a run of it has started and ended. */
 QUERN_API int64_t quern_task_info_start_by_at_ms(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_retention_ms(const quern_task_info *info);  /* 0: none */

@@ -127,6 +127,9 @@ struct task {
     std::string limit_key{};
     milliseconds start_within{0};
     std::int32_t priority = 0;
+    milliseconds kill_after{0};
+    milliseconds cpu{0};
+    std::int64_t memory_max = 0;
 
     /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
@@ -158,6 +161,9 @@ struct task {
         out.limit_key = detail::text_or_null(limit_key);
         out.start_within_ms = start_within.count();
         out.priority = priority;
+        out.kill_after_ms = kill_after.count();
+        out.cpu_ms = cpu.count();
+        out.memory_max = memory_max;
         return out;
     }
 };
@@ -284,6 +290,18 @@ class task_info_view
     std::int64_t deadline_at_ms() const noexcept
     {
         return quern_task_info_deadline_at_ms(info_);
+    }
+    std::int64_t kill_after_ms() const noexcept
+    {
+        return quern_task_info_kill_after_ms(info_);
+    }
+    std::int64_t cpu_ms() const noexcept
+    {
+        return quern_task_info_cpu_ms(info_);
+    }
+    std::int64_t memory_max() const noexcept
+    {
+        return quern_task_info_memory_max(info_);
     }
     std::int64_t start_by_at_ms() const noexcept
     {

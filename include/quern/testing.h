@@ -48,6 +48,11 @@ QUERN_API const char *quern_test_run_error(const quern_test_run *run); /* "": no
 QUERN_API const void *quern_test_run_result(const quern_test_run *run, size_t *ret_size);
 QUERN_API int64_t quern_test_run_again_in_ms(const quern_test_run *run); /* -1: not set */
 QUERN_API int32_t quern_test_run_progress(const quern_test_run *run);    /* -1: not set */
+/* What the handler changes in its task with quern_run_change_*. The payload is followed by a NUL;
+ * NULL: it stays as it is. */
+QUERN_API const void *quern_test_run_payload(const quern_test_run *run, size_t *ret_size);
+QUERN_API const char *quern_test_run_queue(const quern_test_run *run); /* NULL: it stays there */
+QUERN_API int64_t quern_test_run_retry_max(const quern_test_run *run); /* -1: as it is; 0: none */
 QUERN_API void quern_test_run_free(quern_test_run *run);
 
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */

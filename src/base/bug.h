@@ -111,6 +111,11 @@ enum qn_bug {
     QN_BUG_SET_NOT_EXTENDED =
         145,                     /* the lease of a set is not extended while its aggregator runs */
     QN_BUG_GROUP_UNLISTED = 146, /* Redis: a group leaves the list although a set of it is out */
+    /* Checkpoints */
+    QN_BUG_STALE_RUN_CHANGES = 221,  /* a run that has lost its lease changes its task */
+    QN_BUG_LOCK_LEFT_BEHIND = 222,   /* a task goes to another queue without its lock */
+    QN_BUG_OLD_QUEUE_KEEPS_IT = 223, /* Redis: a task that goes is still in the queue it leaves */
+    QN_BUG_CHANGE_FORGOTTEN = 224,   /* Redis: a spent task is archived without its checkpoint */
     /* Unique tasks */
     QN_BUG_LOCK_NOT_RENEWED = 151,   /* the lock of a task that lives on ends with its first time */
     QN_BUG_ACTIVE_REPLACED = 152,    /* new data go into a task that is already running */

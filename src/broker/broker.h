@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/memory/slab.h"
 #include "base/memory/view.h"
+#include "broker/change/task_change.h"
 #include "broker/notices.h"
 #include "task/isolation.h"
 #include "task/task.h"
@@ -192,6 +193,7 @@ struct qn_outcome {
     const void *result; /* done: replaces the result when has_result */
     size_t result_size;
     bool has_result;
+    const struct qn_task_change *change; /* retry, snooze and give-back; NULL: none */
 };
 
 /* Whether the task has started by then: it need not start by a moment any more. Started or not, a
@@ -206,7 +208,9 @@ enum qn_applied {
     QN_STALE,    /* the token is no longer valid: nothing was changed */
     QN_SALVAGED, /* done: the lease was lost, but the task had not been started again: counted
                   * once */
-    QN_ARCHIVED  /* retry or crash: applied, and the task is now in the archive */
+    QN_ARCHIVED, /* retry or crash: applied, and the task is now in the archive */
+    QN_UNMOVED   /* applied with its change, but the task is still in its queue: the other one has a
+                  * task with its id, or with its lock, or cannot take one */
 };
 
 struct qn_queue_share { /* one queue's part in an exchange */

@@ -124,6 +124,21 @@ int64_t quern_task_info_timeout_ms(const quern_task_info *info)
     return info->task.timeout_ms == 0 ? QUERN_TIMEOUT_NEVER : info->task.timeout_ms;
 }
 
+int64_t quern_task_info_kill_after_ms(const quern_task_info *info)
+{
+    return info->task.kill_after_ms;
+}
+
+int64_t quern_task_info_cpu_ms(const quern_task_info *info)
+{
+    return info->task.cpu_ms;
+}
+
+int64_t quern_task_info_memory_max(const quern_task_info *info)
+{
+    return info->task.memory_max;
+}
+
 int64_t quern_task_info_deadline_at_ms(const quern_task_info *info)
 {
     return info->task.deadline_at_ms;

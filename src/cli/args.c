@@ -19,6 +19,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/moment.h"
+#include "base/text/size.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 
@@ -171,6 +172,11 @@ static bool parse_value(struct qn_args *args, const struct qn_option *option, co
     case QN_OPTION_COUNT:
     case QN_OPTION_DURATION:
         return parse_number(args, option, text, ret_number);
+    case QN_OPTION_SIZE:
+        if (qn_size_parse(text, ret_number, &err) != QUERN_OK) {
+            return set_problem(args, "--%s: %s", option->name, err.text);
+        }
+        return true;
     case QN_OPTION_MOMENT:
         if (qn_moment_parse(text, ret_number, &err) != QUERN_OK) {
             return set_problem(args, "--%s: %s", option->name, err.text);

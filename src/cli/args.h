@@ -17,6 +17,7 @@ enum qn_option_kind {
     QN_OPTION_TEXT,     /* as it is */
     QN_OPTION_COUNT,    /* a whole number from min to max */
     QN_OPTION_DURATION, /* see base/text/duration.h; number is in ms, from min to max */
+    QN_OPTION_SIZE,     /* number is in bytes, see base/text/size.h */
     QN_OPTION_MOMENT    /* number is ms since the epoch */
 };
 

@@ -25,6 +25,9 @@ enum qn_task_option {
     QN_TASK_LIMIT_KEY,
     QN_TASK_HEADER,
     QN_TASK_PRIORITY,
+    QN_TASK_KILL_AFTER,
+    QN_TASK_CPU,
+    QN_TASK_MEMORY,
     QN_TASK_OPTION_COUNT
 };
 
@@ -71,7 +74,15 @@ enum qn_task_option {
         .repeats = true}, \
     [QN_TASK_PRIORITY] = \
         {"priority", "N", "-100 to 100: higher ones start first (SQLite only)", \
-        QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX}
+        QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX}, \
+    [QN_TASK_KILL_AFTER] = \
+        {"kill-after", "D", "a run that is cancelled gets SIGTERM after this", \
+        QN_OPTION_DURATION, .unlisted = true}, \
+    [QN_TASK_CPU] = \
+        {"cpu", "D", "processor time of one run", QN_OPTION_DURATION, .unlisted = true}, \
+    [QN_TASK_MEMORY] = \
+        {"memory", "SIZE", "address space of one run: 512M, 2G", QN_OPTION_SIZE, \
+        .unlisted = true}
 /* clang-format on */
 
 /* What a task borrows. */

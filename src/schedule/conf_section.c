@@ -14,6 +14,7 @@
 #include "base/text/duration.h"
 #include "base/text/moment.h"
 #include "base/text/number.h"
+#include "base/text/size.h"
 #include "base/text/str.h"
 #include "task/name.h"
 #include "task/policy.h"
@@ -28,6 +29,7 @@ enum kind {
     KIND_MOMENT,
     KIND_COUNT, /* or never */
     KIND_PRIORITY,
+    KIND_SIZE,
     KIND_UNTIL,
     KIND_ON_DUPLICATE,
     KIND_HEADER,
@@ -66,6 +68,9 @@ static const struct {
     {"group", KIND_TEXT, TASK(group), .is_free = true},
     {"limit_key", KIND_TEXT, TASK(limit_key), .is_free = true},
     {"priority", KIND_PRIORITY, TASK(priority)},
+    {"kill_after", KIND_DURATION, TASK(kill_after_ms)},
+    {"cpu", KIND_DURATION, TASK(cpu_ms)},
+    {"memory", KIND_SIZE, TASK(memory_max)},
     {"header", KIND_HEADER, .is_free = true},
     {"id", KIND_REFUSED, .why = "each task gets its own, of the section's name and the tick"},
     {"process_at", KIND_REFUSED, .why = "cron decides, and a delay counts from there"},
@@ -196,6 +201,8 @@ static quern_status read_value(struct qn_conf_section *section, size_t key, char
         return read_count(name, value, field, err);
     case KIND_PRIORITY:
         return read_priority(name, value, field, err);
+    case KIND_SIZE:
+        return prefixed(qn_size_parse(value, field, err), name, err);
     case KIND_UNTIL:
         return read_word(qn_policy_until(value, field), name, QN_POLICY_UNTIL, err);
     case KIND_ON_DUPLICATE:

@@ -15,6 +15,7 @@
 #define QN_PAYLOAD_SIZE_LIMIT ((size_t)512 << 20) /* of payload_size_max, and of a result */
 #define QN_ERROR_TEXT_SIZE_MAX 4096 /* of a failed run: enough for the last lines of stderr */
 #define QN_NOTE_SIZE_MAX 256
+#define QN_MEMORY_MAX_MIN (INT64_C(1) << 20) /* of the address space of a run: a typing error */
 #define QN_BATCH_MAX 128    /* tasks in one transaction or script: 0.6 ms of Redis */
 #define QN_ENQUEUE_MAX 1024 /* tasks of one enqueue, where it may be several batches: 5 ms */
 #define QN_EXCHANGES_MAX 2  /* of a worker at a time: one is in flight while the broker does one */

@@ -94,20 +94,46 @@ static quern_status prepare_payload(struct preparation *p, size_t size_max)
     return QUERN_OK;
 }
 
+/* Of one run that has a process of its own. */
+static quern_status prepare_run_limits(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    if (in->kill_after_ms < 0 || in->kill_after_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "kill_after_ms", "from 0 to 100 years", in->kill_after_ms);
+    }
+    if (in->cpu_ms < 0 || in->cpu_ms > QN_DURATION_MS_MAX) {
+        return refuse_number(p, "cpu_ms", "from 0 to 100 years", in->cpu_ms);
+    }
+    if (in->memory_max != 0 && in->memory_max < QN_MEMORY_MAX_MIN) {
+        return refuse_number(p, "memory_max", "0 or at least 1048576 (1 MiB)", in->memory_max);
+    }
+    p->task.kill_after_ms = in->kill_after_ms;
+    p->task.cpu_ms = in->cpu_ms;
+    p->task.memory_max = in->memory_max;
+    return QUERN_OK;
+}
+
+quern_status qn_task_retry_max(int64_t given, int64_t *ret_retry_max, quern_error *err)
+{
+    if (given < QUERN_RETRY_NEVER || given > INT32_MAX) {
+        return qn_error_set(
+            err, QUERN_E_INVALID,
+            "retry_max must be from 0 to 2147483647 or QUERN_RETRY_NEVER, not %" PRId64, given);
+    }
+    *ret_retry_max = given == QUERN_RETRY_NEVER ? 0 : given == 0 ? QN_RETRY_MAX_DEFAULT : given;
+    return QUERN_OK;
+}
+
 static quern_status prepare_attempts(struct preparation *p)
 {
     const quern_task *in = p->in;
-    if (in->retry_max < QUERN_RETRY_NEVER || in->retry_max > INT32_MAX) {
-        return refuse_number(p, "retry_max", "from 0 to 2147483647 or QUERN_RETRY_NEVER",
-                             in->retry_max);
+    quern_status status = qn_task_retry_max(in->retry_max, &p->task.retry_max, p->err);
+    if (status != QUERN_OK) {
+        return status;
     }
     if (in->timeout_ms < QUERN_TIMEOUT_NEVER || in->timeout_ms > QN_DURATION_MS_MAX) {
         return refuse_number(p, "timeout_ms", "from 0 to 100 years or QUERN_TIMEOUT_NEVER",
                              in->timeout_ms);
-    }
-    p->task.retry_max = in->retry_max == 0 ? QN_RETRY_MAX_DEFAULT : in->retry_max;
-    if (in->retry_max == QUERN_RETRY_NEVER) {
-        p->task.retry_max = 0;
     }
     if (in->priority < -QN_PRIORITY_MAX || in->priority > QN_PRIORITY_MAX) {
         return refuse_number(p, "priority", "from -100 to 100", in->priority);
@@ -122,7 +148,7 @@ static quern_status prepare_attempts(struct preparation *p)
     } else if (in->timeout_ms == 0 && in->deadline_at_ms == 0) {
         p->task.timeout_ms = QN_ASYNQ_TIMEOUT_MS;
     }
-    quern_status status = qn_retry_policy_check(&in->retry, p->err);
+    status = qn_retry_policy_check(&in->retry, p->err);
     if (status == QUERN_OK && in->retry.kind != QN_BACKOFF_DEFAULT) {
         p->task.retry = qn_retry_policy_resolve(&in->retry, NULL, NULL);
     }
@@ -306,6 +332,9 @@ quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *t
         status = prepare_attempts(&p);
     }
     if (status == QUERN_OK) {
+        status = prepare_run_limits(&p);
+    }
+    if (status == QUERN_OK) {
         status = prepare_moments(&p);
     }
     if (status == QUERN_OK) {
@@ -352,5 +381,8 @@ quern_task qn_task_show(const struct qn_task *task)
         .on_duplicate = task->unique_ms == 0 ? 0 : task->on_duplicate,
         .limit_key = task->limit_key,
         .priority = task->priority,
+        .kill_after_ms = task->kill_after_ms,
+        .cpu_ms = task->cpu_ms,
+        .memory_max = task->memory_max,
     };
 }

@@ -36,6 +36,9 @@ struct qn_task {
     const char *limit_key;  /* NULL: none */
     int64_t start_by_at_ms; /* archived if it has not started by then; 0: none */
     int32_t priority;
+    int64_t kill_after_ms; /* these three, of one run; 0: as its handler says */
+    int64_t cpu_ms;
+    int64_t memory_max;
 };
 
 /* The surroundings in which a new task is prepared. */
@@ -51,6 +54,10 @@ QUERN_NODISCARD quern_status qn_task_prepare(const quern_task *in,
                                              const struct qn_task_terms *terms,
                                              struct qn_arena *arena, struct qn_task *ret_task,
                                              quern_error *err);
+
+/* quern_task.retry_max as qn_task has it. */
+QUERN_NODISCARD quern_status qn_task_retry_max(int64_t given, int64_t *ret_retry_max,
+                                               quern_error *err);
 
 /* The task as a program sees it: it would enqueue the same one. qn_task has 0 for "none" where
  * quern_task has it for "default". Borrows everything. Not shown are the key of a lock, which is

@@ -24,6 +24,7 @@ struct quern_test_run {
     size_t result_size;
     int64_t again_in_ms;
     int32_t progress;
+    struct qn_task_change change; /* owned */
 };
 
 static quern_status keep_result(struct quern_run *run, const void *data, size_t size,
@@ -163,7 +164,9 @@ quern_status quern_test_run_handler_sized(quern_handler handler, const quern_tas
         return status;
     }
     test->outcome = (quern_outcome)run->outcome;
-    test->again_in_ms = run->again_in_ms;
+    test->again_in_ms = qn_run_again_ms(run, qn_clock_wall_ms(qn_clock_system()));
+    test->change = run->change;
+    run->change = (struct qn_task_change){0};
     test->error = run->error;
     run->error = NULL;
     qn_run_free(run);
@@ -199,11 +202,30 @@ int32_t quern_test_run_progress(const quern_test_run *run)
     return run->progress;
 }
 
+const void *quern_test_run_payload(const quern_test_run *run, size_t *ret_size)
+{
+    if (ret_size != NULL) {
+        *ret_size = run->change.payload_size;
+    }
+    return run->change.payload;
+}
+
+const char *quern_test_run_queue(const quern_test_run *run)
+{
+    return run->change.queue;
+}
+
+int64_t quern_test_run_retry_max(const quern_test_run *run)
+{
+    return run->change.has_retry_max ? run->change.retry_max : -1;
+}
+
 void quern_test_run_free(quern_test_run *run)
 {
     if (run == NULL) {
         return;
     }
+    qn_run_free_change(&run->change);
     qn_free(run->error);
     qn_free(run->result);
     qn_free(run);

@@ -239,18 +239,39 @@ class ImportTest(CliTest):
         self.ok("enqueue", "--from", "-", stdin=self.lines({
             "type": "t", "id": "a", "queue": "q", "payload": "p", "retry_max": "never",
             "delay": "1m", "timeout": 1.5, "deadline": "2126-01-01T00:00:00Z", "unique": 3600,
-            "retention": "2h", "start_within": 1.5, "headers": {"k": "v"}}))
+            "retention": "2h", "start_within": 1.5, "headers": {"k": "v"}, "kill_after": 2.5,
+            "cpu": "90s", "memory": "1.5G"}))
         task = self.task("a")
         self.assertEqual(
             [task[key] for key in ("type", "queue", "payload", "retry_max", "state", "timeout_ms",
                                    "deadline_at_ms", "retention_ms", "headers")],
             ["t", "q", "p", -1, "scheduled", 1500, 4922899200000, 7200000, {"k": "v"}])
         self.assertEqual(task["start_by_at_ms"], task["due_at_ms"] + 1500)
+        self.assertEqual([task[key] for key in ("kill_after_ms", "cpu_ms", "memory_max")],
+                         [2500, 90000, 3 << 29])
         self.ok("enqueue", "--from", "-", stdin=self.lines(
             {"type": "t", "id": "b", "process_at": 4922899200.25},
             {"type": "t", "id": "c", "group": "g"}))
         self.assertEqual(self.task("b")["due_at_ms"], 4922899200250)
         self.assertEqual(self.task("c")["state"], "aggregating")
+
+    def test_limits_of_a_run_are_kept_and_shown(self):
+        self.ok("enqueue", "t", "--id", "a", "--kill-after", "10", "--cpu", "1m", "--memory", "2G")
+        task = self.task("a")
+        self.assertEqual([task[key] for key in ("kill_after_ms", "cpu_ms", "memory_max")],
+                         [10000, 60000, 2 << 30])
+        shown = self.ok("task", "inspect", "a")
+        for line in (r"kill after: +10s", r"cpu: +1m", r"memory: +2\.0 GiB"):
+            self.assertRegex(shown, rf"(?m)^{line}")
+        self.ok("enqueue", "--from", "-", "--memory", "64M",
+                stdin=self.lines({"type": "t", "id": "b"}, {"type": "t", "id": "c",
+                                                            "memory": 1 << 20}))
+        self.assertEqual(self.task("b")["memory_max"], 64 << 20)
+        self.assertEqual(self.task("c")["memory_max"], 1 << 20)
+        self.assertIn("--memory", self.fails(EXIT_USAGE, "enqueue", "t", "--memory", "much"))
+        self.assertIn("at least 1048576", self.fails(EXIT_DATA, "enqueue", "t", "--memory", "64K"))
+        self.fails(EXIT_DATA, "enqueue", "--from", "-",
+                   stdin=self.lines({"type": "t", "memory": "-1"}))
 
     def test_payload_that_is_no_string_is_stored_as_its_compact_json(self):
         cases = [('{"a": [1, 2.50, null], "b": 1.1}', '{"a":[1,2.5,null],"b":1.1}'),

@@ -104,6 +104,7 @@ static void store(struct sim_task *task, const struct qn_task *stored)
     task->cause = QUERN_CAUSE_NONE;
     task->retry_count = task->charges = task->lone = 0;
     task->leases = 0;
+    task->stage = 0;
     task->due_at_ms = stored->process_at_ms; /* by the clock of the client, earlier */
     sim_model_lock(task);
 }
@@ -151,20 +152,6 @@ static void leave(struct sim_task *task, enum sim_state state)
     task->started = false;
     task->is_probe = false;
     task->lease_until_ms = 0;
-}
-
-void sim_model_lock(struct sim_task *task)
-{
-    if (task->key != 0 && sim_model.keys[task->key] == 0) {
-        sim_model.keys[task->key] = (int)(task - sim_model.tasks) + 1;
-    }
-}
-
-void sim_model_unlock(struct sim_task *task)
-{
-    if (task->key != 0 && sim_model.keys[task->key] == (int)(task - sim_model.tasks) + 1) {
-        sim_model.keys[task->key] = 0;
-    }
 }
 
 static void finish(struct sim_task *task, enum sim_state state)
@@ -226,6 +213,7 @@ static void apply(struct sim_process *process, struct sim_task *task,
 {
     struct sim_queue *queue = &sim_model.queues[task->queue];
     bool releases = outcome->started && !is_leaving && outcome->kind != QN_GIVE_BACK;
+    sim_model_take_change(task, outcome);
     switch (outcome->kind) {
     case QN_DONE:
         if (!lease_of(task, outcome->run->token)->done && task->kind != SIM_EARLY) {
@@ -284,7 +272,7 @@ static const char *kind_name(enum qn_outcome_kind kind)
 static void take_outcome(struct sim_process *process, const struct qn_exchange *exchange, size_t i,
                          enum qn_applied applied)
 {
-    static const char *const answers_of[] = {"applied", "stale", "salvaged", "archived"};
+    static const char *const answers_of[] = {"applied", "stale", "salvaged", "archived", "unmoved"};
     const struct qn_outcome *outcome = &exchange->outcomes[i];
     struct sim_task *task = sim_task_of(outcome->run->task.id);
     enum qn_applied expected = expect_outcome(task, outcome);
@@ -327,6 +315,7 @@ static void check_facts(const struct sim_task *task, const struct qn_leased *run
                  " and %" PRId64,
                  task->id, run->retry_count, run->crash_count, task->retry_count, task->charges);
     }
+    sim_model_check_stage(task, run);
     if (run->cause != task->cause || (task->leases > 0 && run->cause == QUERN_CAUSE_NONE)) {
         sim_fail("promise 3: %s runs again by cause %s, and should by %s", task->id,
                  quern_cause_name(run->cause), quern_cause_name(task->cause));

@@ -63,6 +63,7 @@ struct sim_task {
     bool is_probe; /* leased while its queue was braked */
     quern_cause cause;
     int64_t retry_count;
+    int stage; /* of its checkpoint; 0: none */
     int64_t charges;
     int64_t lone;
     int64_t first_at_ms; /* when its first charged run started */
@@ -105,6 +106,7 @@ enum sim_event {
     SIM_SALVAGED,  /* an outcome is taken though its lease was over */
     SIM_STALE,     /* one is refused */
     SIM_REPLAY,    /* a request is repeated, as its answer was lost */
+    SIM_STAGE,     /* a run begins where the one before left off */
     SIM_EVENTS
 };
 
@@ -131,6 +133,10 @@ struct sim_worker_facts {
 struct sim_worker_facts *sim_facts_of(struct sim_process *process);
 /* Whether processes of one host can see those of another. */
 bool sim_sees(const struct sim_process *from, const struct sim_process *to);
+
+/* A change is written with the outcome that brings it, or not at all. */
+void sim_model_take_change(struct sim_task *task, const struct qn_outcome *outcome);
+void sim_model_check_stage(const struct sim_task *task, const struct qn_leased *run);
 
 void sim_model_init(void);
 struct sim_task *sim_task_of(const char *id);

@@ -74,3 +74,19 @@ void sim_model_operate(struct sim_task *task, quern_action action, quern_status 
         apply(task, action);
     }
 }
+
+/* --- Locks ------------------------------------------------------------------------------ */
+
+void sim_model_lock(struct sim_task *task)
+{
+    if (task->key != 0 && sim_model.keys[task->key] == 0) {
+        sim_model.keys[task->key] = (int)(task - sim_model.tasks) + 1;
+    }
+}
+
+void sim_model_unlock(struct sim_task *task)
+{
+    if (task->key != 0 && sim_model.keys[task->key] == (int)(task - sim_model.tasks) + 1) {
+        sim_model.keys[task->key] = 0;
+    }
+}

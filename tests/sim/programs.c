@@ -78,6 +78,18 @@ static quern_outcome act(quern_run *run, struct sim_task *task)
     return QUERN_DONE;
 }
 
+/* Some runs leave a payload for the next one. */
+static void leave_stage(quern_run *run, const struct sim_task *task, quern_outcome outcome)
+{
+    char text[24];
+    quern_error err = {0};
+    if ((outcome == QUERN_RETRY || outcome == QUERN_SNOOZE) && sim_chance(500)) {
+        (void)snprintf(text, sizeof text, "stage %d", task->runs);
+        quern_status status = quern_run_change_payload(run, text, strlen(text), &err);
+        QN_ASSERT(status == QUERN_OK);
+    }
+}
+
 static quern_outcome handle(quern_run *run, const quern_task *given, void *user)
 {
     struct sim_task *task = sim_task_of(given->id);
@@ -93,6 +105,7 @@ static quern_outcome handle(quern_run *run, const quern_task *given, void *user)
         sim_kill(process, "its broken host");
     }
     if (!process->dead) {
+        leave_stage(run, task, outcome);
         sim_model_run_ends(process, task, token, outcome == QUERN_DONE);
     }
     return outcome;

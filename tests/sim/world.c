@@ -37,6 +37,7 @@ static const char *const event_names[SIM_EVENTS] = {
     [SIM_SALVAGED] = "salvaged outcomes",
     [SIM_STALE] = "stale outcomes",
     [SIM_REPLAY] = "repeated requests",
+    [SIM_STAGE] = "runs from a checkpoint",
 };
 
 /* --- Processes -------------------------------------------------------------------------- */

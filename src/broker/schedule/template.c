@@ -40,7 +40,10 @@ enum tag {
     TAG_LIMIT_KEY = 17,
     TAG_START_BY = 18,
     TAG_PRIORITY = 19,
-    TAG_HEADER = 20 /* name NUL value; one for each */
+    TAG_HEADER = 20, /* name NUL value; one for each */
+    TAG_KILL_AFTER = 21,
+    TAG_CPU = 22,
+    TAG_MEMORY_MAX = 23
 };
 
 /* --- Writing ------------------------------------------------------------------------ */
@@ -134,6 +137,9 @@ quern_status qn_template_encode(struct qn_buf *buf, const struct qn_task *task, 
     for (size_t i = 0; i < task->header_count; i++) {
         put_header(&writer, &task->headers[i]);
     }
+    put_number(&writer, TAG_KILL_AFTER, task->kill_after_ms);
+    put_number(&writer, TAG_CPU, task->cpu_ms);
+    put_number(&writer, TAG_MEMORY_MAX, task->memory_max);
     if (writer.status == QUERN_E_FULL) {
         return qn_error_set(err, QUERN_E_INVALID, "the task of the entry has more than %zu bytes",
                             buf->size_max);
@@ -338,6 +344,15 @@ static void get_numbers(struct reader *reader, const struct field *field, struct
     case TAG_PRIORITY: /* the only one that may be negative */
         task->priority =
             (int32_t)qn_number_clamp(get_signed(reader, field), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
+        break;
+    case TAG_KILL_AFTER:
+        task->kill_after_ms = get_number(reader, field, QN_DURATION_MS_MAX);
+        break;
+    case TAG_CPU:
+        task->cpu_ms = get_number(reader, field, QN_DURATION_MS_MAX);
+        break;
+    case TAG_MEMORY_MAX:
+        task->memory_max = get_number(reader, field, INT64_MAX);
         break;
     default:
         fail(reader, "a field that this version does not know");

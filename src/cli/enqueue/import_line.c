@@ -15,6 +15,7 @@
 #include "base/text/duration.h"
 #include "base/text/moment.h"
 #include "base/text/number.h"
+#include "base/text/size.h"
 #include "base/text/str.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
@@ -226,6 +227,23 @@ static quern_status read_priority(struct qn_import_line *line, const char *key, 
     return QUERN_OK;
 }
 
+static quern_status read_memory(struct qn_import_line *line, const char *key, json_t *value,
+                                quern_error *err)
+{
+    if (json_is_integer(value) && json_integer_value(value) > 0) {
+        line->task.memory_max = json_integer_value(value);
+        return QUERN_OK;
+    }
+    if (!json_is_string(value)) {
+        return refuse_kind(key, "a number of bytes or a size such as 512M", err);
+    }
+    quern_status status = qn_size_parse(json_string_value(value), &line->task.memory_max, err);
+    if (status != QUERN_OK) {
+        qn_error_prefix(err, "%s", key);
+    }
+    return status;
+}
+
 static quern_status read_unique_until(struct qn_import_line *line, const char *key, json_t *value,
                                       quern_error *err)
 {
@@ -312,6 +330,9 @@ static const struct {
     {"retention", KIND_DURATION, FIELD(retention_ms)},
     {"group", KIND_TEXT, FIELD(group)},
     {"limit_key", KIND_TEXT, FIELD(limit_key)},
+    {"kill_after", KIND_DURATION, FIELD(kill_after_ms)},
+    {"cpu", KIND_DURATION, FIELD(cpu_ms)},
+    {"memory", .read = read_memory},
     {"headers", .read = read_headers},
     {"saved", .read = skip_saved},
 };

@@ -87,3 +87,12 @@ void qn_field_moment(const char *name, int64_t at_ms)
         qn_field_text(name, text);
     }
 }
+
+void qn_field_run_limits(int64_t kill_after_ms, int64_t cpu_ms, int64_t memory_max)
+{
+    qn_field_duration("kill after", kill_after_ms);
+    qn_field_duration("cpu", cpu_ms);
+    if (memory_max > 0) {
+        qn_field_size("memory", (uint64_t)memory_max);
+    }
+}

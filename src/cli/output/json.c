@@ -98,6 +98,9 @@ static void set_numbers(json_t *object, const quern_task_info *info)
     set(object, "completed_at_ms", qn_json_moment(quern_task_info_completed_at_ms(info)));
     set(object, "deadline_at_ms", qn_json_moment(quern_task_info_deadline_at_ms(info)));
     set(object, "start_by_at_ms", qn_json_moment(quern_task_info_start_by_at_ms(info)));
+    set(object, "kill_after_ms", json_integer(quern_task_info_kill_after_ms(info)));
+    set(object, "cpu_ms", json_integer(quern_task_info_cpu_ms(info)));
+    set(object, "memory_max", json_integer(quern_task_info_memory_max(info)));
     set(object, "fence", json_integer((json_int_t)quern_task_info_fence(info)));
 }
 

@@ -249,6 +249,7 @@ static void print_task(const quern_task *task)
     qn_field_limit("timeout", task->timeout_ms);
     qn_field_moment("deadline", task->deadline_at_ms);
     qn_field_duration("start within", task->start_within_ms);
+    qn_field_run_limits(task->kill_after_ms, task->cpu_ms, task->memory_max);
     if (task->unique_ms != 0) {
         qn_field_duration("unique", task->unique_ms);
         print_given("unique key", task->unique_key);
@@ -304,6 +305,10 @@ static json_t *task_json(const quern_task *task)
         "deadline_at_ms", qn_json_moment(task->deadline_at_ms), "start_within_ms",
         (json_int_t)task->start_within_ms, "unique_ms", (json_int_t)task->unique_ms, "retention_ms",
         (json_int_t)task->retention_ms, "priority", (int)task->priority, "headers", headers));
+    json_t *limits = qn_memory_must(
+        json_pack("{s:I,s:I,s:I}", "kill_after_ms", (json_int_t)task->kill_after_ms, "cpu_ms",
+                  (json_int_t)task->cpu_ms, "memory_max", (json_int_t)task->memory_max));
+    (void)json_object_update_new(object, limits);
     qn_json_set_text(object, "type", task->type);
     qn_json_set_text(object, "unique_key", task->unique_key);
     qn_json_set_text(object, "unique_until", qn_policy_until_word(task->unique_until));

@@ -43,6 +43,8 @@ static void print_times(const quern_task_info *info)
     qn_field_moment("deadline", quern_task_info_deadline_at_ms(info));
     qn_field_moment("start by", quern_task_info_start_by_at_ms(info));
     qn_field_limit("timeout", quern_task_info_timeout_ms(info));
+    qn_field_run_limits(quern_task_info_kill_after_ms(info), quern_task_info_cpu_ms(info),
+                        quern_task_info_memory_max(info));
     qn_field_duration("retention", quern_task_info_retention_ms(info));
 }
 

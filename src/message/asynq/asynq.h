@@ -25,6 +25,7 @@
 enum qn_asynq_tag {
     QN_ASYNQ_TAG_TYPE = 10,
     QN_ASYNQ_TAG_PAYLOAD = 18,
+    QN_ASYNQ_TAG_QUEUE = 34,
     QN_ASYNQ_TAG_RETRY = 40,
     QN_ASYNQ_TAG_RETRIED = 48,
     QN_ASYNQ_TAG_ERROR = 58,

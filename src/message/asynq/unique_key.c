@@ -68,3 +68,19 @@ quern_status qn_unique_key_own(struct qn_arena *arena, const char *queue, const 
     }
     return status;
 }
+
+quern_status qn_unique_key_move(struct qn_arena *arena, const struct qn_unique_move *move,
+                                const char **ret_moved, quern_error *err)
+{
+    const char *prefix = qn_arena_printf(arena, "asynq:{%s}:unique:", move->from);
+    if (prefix == NULL) {
+        return qn_error_nomem(err);
+    }
+    *ret_moved = NULL;
+    if (strncmp(move->lock, prefix, strlen(prefix)) != 0) {
+        return QUERN_OK;
+    }
+    *ret_moved =
+        qn_arena_printf(arena, "asynq:{%s}:unique:%s", move->to, move->lock + strlen(prefix));
+    return *ret_moved == NULL ? qn_error_nomem(err) : QUERN_OK;
+}

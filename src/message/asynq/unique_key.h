@@ -28,5 +28,15 @@ QUERN_NODISCARD quern_status qn_unique_key(struct qn_arena *arena, const struct 
 QUERN_NODISCARD quern_status qn_unique_key_own(struct qn_arena *arena, const char *queue,
                                                const char *lock, const char **ret_key,
                                                quern_error *err);
+/* The name of a lock of the queue `from` in the queue `to`, in the arena; *ret_moved NULL: it is no
+ * lock of that queue. */
+struct qn_unique_move {
+    const char *lock;
+    const char *from;
+    const char *to;
+};
+QUERN_NODISCARD quern_status qn_unique_key_move(struct qn_arena *arena,
+                                                const struct qn_unique_move *move,
+                                                const char **ret_moved, quern_error *err);
 
 #endif

@@ -118,6 +118,7 @@ static void add_outcome(struct qn_exchange_request *request, struct quern_run *r
         .cause = cause_of_return(run->leased, started, verdict->cause),
         .delay_ms = verdict->delay_ms,
         .error = verdict->error,
+        .change = verdict->change,
         .has_result = result_is_final && verdict->kind == QN_DONE && run->has_result,
     };
     if (request->outcomes[i].has_result) {

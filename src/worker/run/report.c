@@ -67,6 +67,9 @@ static const char *describe(const struct quern_run *run, enum qn_applied applied
     if (applied == QN_SALVAGED) {
         return "outcome salvaged after the lease was lost";
     }
+    if (applied == QN_UNMOVED) {
+        return "task stays in its queue, the other one has its id or its lock";
+    }
     if (applied == QN_ARCHIVED) {
         bool is_spent = run->leased->retry_count >= run->leased->task.retry_max;
         return run->verdict.kind == QN_CRASH && !is_spent

@@ -21,6 +21,8 @@
 #include "base/text/number.h"
 #include "base/text/utf8.h"
 #include "task/limits.h"
+#include "task/name.h"
+#include "task/task.h"
 
 struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased,
                              const struct qn_run_sink *sink, void *owner)
@@ -36,6 +38,7 @@ struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased
         .references = 1,
         .phase = QN_RUN_WAITING,
         .again_in_ms = -1,
+        .again_at_ms = -1,
         .view = qn_task_show(&take_leased->task),
     };
     qn_list_init(&run->item.node);
@@ -65,6 +68,7 @@ void qn_run_free(struct quern_run *run)
     qn_free(run->wrong_order);
     qn_free(run->result);
     qn_free(run->progress);
+    qn_run_free_change(&run->change);
     qn_slab_free(run);
 }
 
@@ -287,8 +291,94 @@ void quern_run_set_error_class(quern_run *run, const char *error_class)
 
 quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms)
 {
-    run->again_in_ms = delay_ms < 0                    ? 0
-                       : delay_ms > QN_DURATION_MS_MAX ? QN_DURATION_MS_MAX
-                                                       : delay_ms;
+    run->again_in_ms = qn_number_clamp(delay_ms, 0, QN_DURATION_MS_MAX);
+    run->again_at_ms = -1;
     return QUERN_SNOOZE;
+}
+
+quern_outcome quern_run_again_at(quern_run *run, int64_t at_ms)
+{
+    run->again_at_ms = qn_number_clamp(at_ms, 0, QN_MOMENT_MS_MAX);
+    return QUERN_SNOOZE;
+}
+
+int64_t qn_run_again_ms(const struct quern_run *run, int64_t now_ms)
+{
+    return run->again_at_ms < 0 ? run->again_in_ms
+                                : qn_number_clamp(run->again_at_ms - now_ms, 0, QN_DURATION_MS_MAX);
+}
+
+/* --- A checkpoint ----------------------------------------------------------------------- */
+
+static void free_const(const void *owned)
+{
+    qn_free((void *)(uintptr_t)owned);
+}
+
+void qn_run_free_change(struct qn_task_change *change)
+{
+    free_const(change->payload);
+    free_const(change->queue);
+}
+
+quern_status quern_run_change_payload(quern_run *run, const void *data, size_t size,
+                                      quern_error *err)
+{
+    if (run == NULL || (data == NULL && size > 0)) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            run == NULL ? "run" : "data");
+    }
+    if (size > QN_PAYLOAD_SIZE_LIMIT) {
+        return qn_error_set(err, QUERN_E_INVALID, "payload of %zu bytes is over the limit of %zu",
+                            size, QN_PAYLOAD_SIZE_LIMIT);
+    }
+    char *copy = qn_alloc(size + 1);
+    if (copy == NULL) {
+        return qn_error_nomem(err);
+    }
+    if (size > 0) {
+        memcpy(copy, data, size);
+    }
+    copy[size] = '\0';
+    free_const(run->change.payload);
+    run->change.payload = copy;
+    run->change.payload_size = size;
+    run->change.has_payload = true;
+    run->has_change = true;
+    return QUERN_OK;
+}
+
+quern_status quern_run_change_queue(quern_run *run, const char *queue, quern_error *err)
+{
+    if (run == NULL || queue == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
+                            run == NULL ? "run" : "queue");
+    }
+    quern_status status = qn_name_check_queue(queue, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    size_t size = strlen(queue) + 1;
+    char *copy = qn_alloc(size);
+    if (copy == NULL) {
+        return qn_error_nomem(err);
+    }
+    memcpy(copy, queue, size);
+    free_const(run->change.queue);
+    run->change.queue = copy;
+    run->has_change = true;
+    return QUERN_OK;
+}
+
+quern_status quern_run_change_retry_max(quern_run *run, int64_t retry_max, quern_error *err)
+{
+    if (run == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "run: must not be NULL");
+    }
+    quern_status status = qn_task_retry_max(retry_max, &run->change.retry_max, err);
+    if (status == QUERN_OK) {
+        run->change.has_retry_max = true;
+        run->has_change = true;
+    }
+    return status;
 }

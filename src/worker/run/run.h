@@ -61,8 +61,9 @@ struct qn_verdict {
     enum qn_outcome_kind kind;
     quern_cause cause;
     int64_t delay_ms;
-    const char *error; /* NULL: none; static, or owned by the run */
-    int outcome;       /* for the report: a quern_outcome */
+    const char *error;                   /* NULL: none; static, or owned by the run */
+    const struct qn_task_change *change; /* NULL: none; owned by the run */
+    int outcome;                         /* for the report: a quern_outcome */
 };
 
 /* References: one of the worker's run table, one of the handler's thread, one of each thread that
@@ -104,7 +105,10 @@ struct quern_run {
     bool progress_is_new;                    /* since it was taken last */
     quern_task view;                         /* passed to the handler */
     int64_t again_in_ms;                     /* (h) -1: not set */
+    int64_t again_at_ms;                     /* (h) wall clock, in place of it; -1: not set */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
+    struct qn_task_change change;            /* (h) owned, see qn_run_free_change */
+    bool has_change;                         /* (h) */
     bool crashed;                            /* (h) the process of its handler died */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
@@ -147,6 +151,10 @@ bool qn_run_take_progress(struct quern_run *run, struct qn_progress *ret_progres
 /* For progress that was taken and could not be stored. Any thread. */
 void qn_run_untake_progress(struct quern_run *run);
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
+/* Frees the texts of a checkpoint that a handler has made. */
+void qn_run_free_change(struct qn_task_change *change);
+/* In how long the task is to run again, by the wall clock; -1: its handler has not said. */
+int64_t qn_run_again_ms(const struct quern_run *run, int64_t now_ms);
 /* Sets the error text (cleaned and cut as by quern_run_fail). The handler's thread. */
 void qn_run_set_error(struct quern_run *run, const char *text, size_t size);
 

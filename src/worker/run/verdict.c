@@ -54,8 +54,9 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
 {
     const struct qn_leased *leased = run->leased;
     const struct qn_mux_entry *entry = run->entry;
-    if (run->again_in_ms >= 0) {
-        return run->again_in_ms;
+    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(worker->clock));
+    if (again_ms >= 0) {
+        return again_ms;
     }
     if (leased->task.retry.kind == QN_BACKOFF_DEFAULT && entry != NULL &&
         entry->options.retry_delay_ms != NULL) {
@@ -68,6 +69,12 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
     int64_t delay_ms = qn_retry_delay_ms(&policy, leased->retry_count, &worker->random);
     (void)pthread_mutex_unlock(&worker->mutex);
     return delay_ms;
+}
+
+static int64_t snooze_ms(const struct quern_worker *worker, const struct quern_run *run)
+{
+    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(worker->clock));
+    return again_ms >= 0 ? again_ms : SNOOZE_MS;
 }
 
 static const char *text_or(const char *text, const char *otherwise)
@@ -97,7 +104,7 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
         break;
     case QUERN_SNOOZE:
         verdict->kind = QN_SNOOZE;
-        verdict->delay_ms = run->again_in_ms >= 0 ? run->again_in_ms : SNOOZE_MS;
+        verdict->delay_ms = snooze_ms(worker, run);
         break;
     case QN_OUTCOME_CRASHED:
         verdict->kind = QN_CRASH;
@@ -288,6 +295,12 @@ static void set_why(struct quern_run *run, const char *why, struct qn_verdict *v
     verdict->error = run->error;
 }
 
+/* With the change that its handler has made. */
+static int64_t retry_max_of(const struct quern_run *run)
+{
+    return run->change.has_retry_max ? run->change.retry_max : run->leased->task.retry_max;
+}
+
 /* Without mutex. The callback may replace the error text. */
 static void call_on_error(struct quern_run *run, struct qn_verdict *verdict)
 {
@@ -299,7 +312,7 @@ static void call_on_error(struct quern_run *run, struct qn_verdict *verdict)
     }
     const struct qn_leased *leased = run->leased;
     bool is_final =
-        verdict->kind != QN_RETRY || run->acked || leased->retry_count >= leased->task.retry_max;
+        verdict->kind != QN_RETRY || run->acked || leased->retry_count >= retry_max_of(run);
     const quern_failure failure = {
         .error = text_or(verdict->error, ""),
         .error_class = run->error_class,
@@ -335,6 +348,7 @@ void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
     make_final(run, run->error_class, reason, ret_verdict, why);
     set_why(run, why, ret_verdict);
     call_on_error(run, ret_verdict);
+    ret_verdict->change = run->has_change ? &run->change : NULL;
 }
 
 void qn_verdict_revise(const struct quern_run *run, struct qn_verdict *verdict)

@@ -56,6 +56,11 @@ static quern_outcome handler(quern_run *run, const quern_task *task, void *user)
     REFUSES("run", quern_run_write_result(NULL, "x", 1, &err));
     REFUSES("data", quern_run_write_result(run, NULL, 1, &err));
     REFUSES("run", quern_run_write_progress(NULL, 1, NULL, &err));
+    REFUSES("run", quern_run_change_payload(NULL, "x", 1, &err));
+    REFUSES("data", quern_run_change_payload(run, NULL, 1, &err));
+    REFUSES("run", quern_run_change_queue(NULL, "other", &err));
+    REFUSES("queue", quern_run_change_queue(run, NULL, &err));
+    REFUSES("run", quern_run_change_retry_max(NULL, 1, &err));
     return QUERN_DONE;
 }
 

@@ -24,6 +24,9 @@ static const struct qn_task full = {.type = "report",
                                     .retention_ms = 9000,
                                     .group = "g",
                                     .limit_key = "tenant",
+                                    .kill_after_ms = 10250,
+                                    .cpu_ms = 60000,
+                                    .memory_max = INT64_C(1) << 40,
                                     .start_by_at_ms = 1800000002000,
                                     .priority = -100,
                                     .headers = headers,
@@ -64,6 +67,9 @@ static void every_field_comes_back(void **state)
     assert_int_equal(task.retention_ms, 9000);
     assert_string_equal(task.group, "g");
     assert_string_equal(task.limit_key, "tenant");
+    assert_int_equal(task.kill_after_ms, 10250);
+    assert_int_equal(task.cpu_ms, 60000);
+    assert_int_equal(task.memory_max, INT64_C(1) << 40);
     assert_int_equal(task.start_by_at_ms, full.start_by_at_ms);
     assert_int_equal(task.priority, -100);
     assert_int_equal(task.header_count, 2);
@@ -112,7 +118,7 @@ static void bytes_cut_within_a_field_are_refused(void **state)
         assert_true(status == QUERN_OK || err.text[0] != '\0');
         accepted += status == QUERN_OK ? 1 : 0;
     }
-    assert_int_equal(accepted, 20); /* after the type and each field but the last */
+    assert_int_equal(accepted, 23); /* after the type and each field but the last */
     qn_arena_finish(&arena);
     qn_buf_finish(&buf);
 }

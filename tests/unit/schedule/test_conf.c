@@ -215,6 +215,16 @@ static void terms_of_a_lock_and_of_the_start_are_read(void **state)
     assert_int_equal(task->priority, -7);
 }
 
+static void limits_of_a_run_are_read(void **state)
+{
+    struct desk *desk = *state;
+    parse(desk, GOOD "kill_after = 10\ncpu = 1m\nmemory = 512M\n");
+    assert_int_equal(desk->conf.entry_count, 1);
+    assert_int_equal(desk->conf.entries[0].task.kill_after_ms, 10000);
+    assert_int_equal(desk->conf.entries[0].task.cpu_ms, 60000);
+    assert_int_equal(desk->conf.entries[0].task.memory_max, INT64_C(512) << 20);
+}
+
 static void faults_of_these_terms_name_their_line(void **state)
 {
     static const struct {
@@ -229,6 +239,7 @@ static void faults_of_these_terms_name_their_line(void **state)
         {GOOD "unique = 1h\nunique_key = \x01\n", {5, "a", "unique_key"}},
         {GOOD "priority = 101\n", {4, "a", "priority is a whole number from -100 to 100"}},
         {GOOD "priority = --1\n", {4, "a", "priority is a whole number from -100 to 100"}},
+        {GOOD "memory = much\n", {4, "a", "memory"}},
         {GOOD "start_within = soon\n", {4, "a", "start_within"}},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
@@ -352,15 +363,11 @@ static void files_are_read_or_named(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_desk, close_desk)
 static const struct CMUnitTest tests[] = {
-    TEST(each_key_has_its_place_in_the_entry),
-    TEST(faults_name_line_section_and_reason),
-    TEST(terms_of_a_lock_and_of_the_start_are_read),
-    TEST(faults_of_these_terms_name_their_line),
-    TEST(bad_section_costs_no_other),
-    TEST(long_names_and_lines_are_not_cut),
-    TEST(nul_is_a_fault_of_its_section),
-    TEST(file_of_another_kind_is_refused_as_a_whole),
-    TEST(files_are_read_or_named),
+    TEST(each_key_has_its_place_in_the_entry),        TEST(faults_name_line_section_and_reason),
+    TEST(terms_of_a_lock_and_of_the_start_are_read),  TEST(limits_of_a_run_are_read),
+    TEST(faults_of_these_terms_name_their_line),      TEST(bad_section_costs_no_other),
+    TEST(long_names_and_lines_are_not_cut),           TEST(nul_is_a_fault_of_its_section),
+    TEST(file_of_another_kind_is_refused_as_a_whole), TEST(files_are_read_or_named),
 };
 
 TEST_MAIN(tests)

@@ -126,6 +126,12 @@ static void numbers_that_break_a_rule_are_refused(void **state)
         {{.type = "t", .deadline_at_ms = NOW_MS},
          "deadline_at_ms 1700000000000 has already passed (it is 1700000000000)"},
         {{.type = "t", .deadline_at_ms = 1}, "deadline_at_ms 1 has already passed"},
+        {{.type = "t", .kill_after_ms = -1}, "kill_after_ms must be from 0 to 100 years, not -1"},
+        {{.type = "t", .kill_after_ms = YEARS_100_MS + 1}, "kill_after_ms must be"},
+        {{.type = "t", .cpu_ms = -1}, "cpu_ms must be from 0 to 100 years, not -1"},
+        {{.type = "t", .cpu_ms = YEARS_100_MS + 1}, "cpu_ms must be"},
+        {{.type = "t", .memory_max = -1}, "memory_max must be 0 or at least 1048576 (1 MiB)"},
+        {{.type = "t", .memory_max = 1048575}, "memory_max must be 0 or at least 1048576 (1 MiB)"},
         {{.type = "t", .start_within_ms = -1},
          "start_within_ms must be from 0 to 100 years, not -1"},
         {{.type = "t", .start_within_ms = YEARS_100_MS + 1}, "start_within_ms must be"},
@@ -255,6 +261,9 @@ static void what_is_at_the_limit_is_taken(void **state)
                            .unique_ms = YEARS_100_MS,
                            .retention_ms = YEARS_100_MS,
                            .start_within_ms = YEARS_100_MS,
+                           .kill_after_ms = YEARS_100_MS,
+                           .cpu_ms = YEARS_100_MS,
+                           .memory_max = 1048576,
                            .headers = headers,
                            .header_count = QN_HEADER_COUNT_MAX};
     assert_ok(prepare(desk, &in), desk->err);

@@ -49,6 +49,65 @@ static void a_handler_sees_its_run_and_its_actions_are_recorded(void **state)
     quern_test_run_free(run);
 }
 
+static quern_outcome leaves_a_checkpoint(quern_run *run, const quern_task *task, void *user)
+{
+    quern_error error = {0};
+    bool *refused = user;
+    (void)task;
+    if (quern_run_change_payload(run, "first", 5, &error) != QUERN_OK ||
+        quern_run_change_payload(run, "row 7", 5, &error) != QUERN_OK ||
+        quern_run_change_queue(run, "slow", &error) != QUERN_OK ||
+        quern_run_change_retry_max(run, QUERN_RETRY_NEVER, &error) != QUERN_OK) {
+        return QUERN_DROP;
+    }
+    *refused = quern_run_change_queue(run, "{odd}", &error) == QUERN_E_INVALID &&
+               quern_run_change_retry_max(run, -2, &error) == QUERN_E_INVALID &&
+               strstr(error.text, "not -2") != NULL;
+    return quern_run_fail(run, quern_run_again_at(run, 0), "not now");
+}
+
+static void a_checkpoint_is_recorded_and_what_is_refused_changes_nothing(void **state)
+{
+    (void)state;
+    bool refused = false;
+    quern_error error = {0};
+    quern_test_run *run = NULL;
+    const quern_task task = {.type = "t"};
+    assert_ok(quern_test_run_handler(leaves_a_checkpoint, &task, &refused, NULL, &run, &error),
+              error);
+    assert_true(refused);
+    size_t size = 0;
+    assert_string_equal(quern_test_run_payload(run, &size), "row 7");
+    assert_int_equal(size, 5);
+    assert_string_equal(quern_test_run_queue(run), "slow");
+    assert_int_equal(quern_test_run_retry_max(run), 0);
+    assert_int_equal(quern_test_run_outcome(run), QUERN_SNOOZE);
+    assert_int_equal(quern_test_run_again_in_ms(run), 0);
+    assert_string_equal(quern_test_run_error(run), "not now");
+    quern_test_run_free(run);
+}
+
+static quern_outcome changes_nothing(quern_run *run, const quern_task *task, void *user)
+{
+    (void)run;
+    (void)task;
+    (void)user;
+    return QUERN_DONE;
+}
+
+static void without_a_checkpoint_the_task_stays_as_it_is(void **state)
+{
+    (void)state;
+    quern_error error = {0};
+    quern_test_run *run = NULL;
+    const quern_task task = {.type = "t"};
+    assert_ok(quern_test_run_handler(changes_nothing, &task, NULL, NULL, &run, &error), error);
+    assert_null(quern_test_run_payload(run, NULL));
+    assert_null(quern_test_run_queue(run));
+    assert_int_equal(quern_test_run_retry_max(run), -1);
+    quern_test_run_free(run);
+}
+
 static quern_outcome expects_cancel(quern_run *run, const quern_task *task, void *user)
 {
     (void)user;
@@ -131,6 +190,8 @@ static void bad_tasks_and_options_are_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_handler_sees_its_run_and_its_actions_are_recorded),
+    cmocka_unit_test(a_checkpoint_is_recorded_and_what_is_refused_changes_nothing),
+    cmocka_unit_test(without_a_checkpoint_the_task_stays_as_it_is),
     cmocka_unit_test(a_run_can_be_cancelled_from_the_start),
     cmocka_unit_test(misuse_is_refused_and_long_errors_are_cut),
     cmocka_unit_test(bad_tasks_and_options_are_refused),

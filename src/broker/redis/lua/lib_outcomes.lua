@@ -1,6 +1,6 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
--- lib_fields.lua, lib_end.lua, `brake` (of the worker's host) and the set `ended`.
+-- lib_fields.lua, lib_end.lua, lib_change.lua, `brake` (of the worker's host) and the set `ended`.
 -- `unstarted` gets the ids and fences of runs that were leased and returned before they had
 -- started: they count for no limit of starts.
 local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
@@ -126,15 +126,16 @@ function ends.r(id, token, first, past, run)
         changed = failure(nil, text)
         changed[@QN_ASYNQ_TAG_FAILED_AT@] = nil
     end
-    plan_retry(id, now_ms + tonumber(ARGV[first]), past,
-        changed and with_fields(message_of(id), changed))
+    local message, unmoved = change.plan(id, changed and with_fields(message_of(id), changed),
+        now_ms + tonumber(ARGV[first]))
+    plan_retry(id, now_ms + tonumber(ARGV[first]), past, message)
     if ARGV[first + 2] ~= '2' then
         plan_begun(id, run.opts)
         count(counts and 1 or 0, counts and 1 or 0)
     else
         return_start(id, token)
     end
-    return '0'
+    return unmoved and '4' or '0'
 end
 local function archive(id, past, message)
     past.failed_ms, past.ended_ms, past.since = now_ms, now_ms, '0'
@@ -145,7 +146,8 @@ local function archive(id, past, message)
 end
 function ends.a(id, _, first, past)
     local changed = failure(nil, error_of(ARGV[first]))
-    return archive(id, past, with_fields(message_of(id), changed))
+    return archive(id, past, change.plan(id, with_fields(message_of(id), changed)))
+    -- bug CHANGE_FORGOTTEN: return archive(id, past, with_fields(message_of(id), changed))
 end
 function ends.o(id, token, first, past)
     return_start(id, token)
@@ -167,6 +169,10 @@ function ends.g(id, token, first, past, run)
         return_start(id, token)
     end
     plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
+    local message = change.plan(id)
+    if message then
+        plan_set(id, 'msg', message)
+    end
     return '0'
 end
 function ends.x(id, token, first, past, run)

@@ -12,6 +12,7 @@
 #include "broker/redis/run/exchange.h"
 #include "broker/redis/schema/keys.h"
 #include "message/asynq/asynq.h"
+#include "message/asynq/unique_key.h"
 
 #include "broker/redis/run/outcome_lua.h"
 
@@ -112,9 +113,9 @@ static void put_later(struct qn_pipeline *pipeline, const struct qn_outcome *out
     put_error(pipeline, outcome->error);
 }
 
-static bool is_spent(const struct qn_leased *run)
+static bool is_spent(const struct qn_outcome *outcome)
 {
-    return run->retry_count >= run->task.retry_max;
+    return outcome->run->retry_count >= qn_task_change_retry_max(outcome);
 }
 
 static void put_crash(struct qn_pipeline *pipeline, const struct qn_outcome *outcome)
@@ -127,12 +128,12 @@ static void put_crash(struct qn_pipeline *pipeline, const struct qn_outcome *out
     put_error(pipeline, outcome->error);
     qn_pipeline_text(pipeline, clean_words(pipeline->arena, words));
     qn_pipeline_int(pipeline, outcome->lived_ms < 0 ? 0 : outcome->lived_ms);
-    qn_pipeline_text(pipeline, is_spent(outcome->run) ? "1" : "0");
+    qn_pipeline_text(pipeline, is_spent(outcome) ? "1" : "0");
 }
 
 static bool uses_up_attempts(const struct qn_outcome *outcome)
 {
-    return outcome->kind == QN_RETRY && is_spent(outcome->run);
+    return outcome->kind == QN_RETRY && is_spent(outcome);
 }
 
 /* No retry follows that would be counted. */
@@ -140,6 +141,53 @@ static void put_archive(struct qn_pipeline *pipeline, const struct qn_outcome *o
 {
     put_head(pipeline, outcome->started ? "a" : "o", outcome->run);
     put_error(pipeline, outcome->error);
+}
+
+/* The queue where the task goes, and its lock there. */
+static quern_status put_queue(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
+                              quern_error *err)
+{
+    const struct qn_task *task = &outcome->run->task;
+    const char *queue = qn_task_change_queue(outcome);
+    const char *lock = NULL;
+    if (queue == NULL) {
+        qn_pipeline_text(pipeline, "");
+        return QUERN_OK;
+    }
+    if (text_or_empty(task->unique_key)[0] != '\0') {
+        const struct qn_unique_move names = {task->unique_key, task->queue, queue};
+        quern_status status = qn_unique_key_move(pipeline->arena, &names, &lock, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+    }
+    qn_pipeline_text(pipeline, queue);
+    qn_keys_add_prefix(pipeline, queue);
+    qn_pipeline_text(pipeline, QN_KEY_QUEUES);
+    qn_pipeline_text(pipeline, text_or_empty(task->unique_key));
+    qn_pipeline_text(pipeline, text_or_empty(lock));
+    qn_pipeline_text(pipeline, qn_task_change_holds_lock(outcome) ? "1" : "0");
+    return QUERN_OK;
+}
+
+/* What the outcome that follows changes in its task. */
+static quern_status put_change(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
+                               quern_error *err)
+{
+    const struct qn_task_change *change = qn_task_change_of(outcome);
+    if (change == NULL) {
+        return QUERN_OK;
+    }
+    put_head(pipeline, "k", outcome->run);
+    qn_pipeline_text(pipeline, change->has_payload ? "1" : "0");
+    qn_pipeline_bytes(pipeline, change->payload != NULL ? change->payload : "",
+                      change->has_payload ? change->payload_size : 0);
+    if (change->has_retry_max) {
+        qn_pipeline_int(pipeline, qn_task_change_retry_max(outcome));
+    } else {
+        qn_pipeline_text(pipeline, "");
+    }
+    return put_queue(pipeline, outcome, err);
 }
 
 static quern_status put_outcome(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
@@ -235,7 +283,10 @@ static quern_status add_queue(struct qn_pipeline *pipeline, const struct qn_exch
         if (!is_plain(outcome) && is_of(outcome->run, queue)) {
             plan->places[i] =
                 (struct place){.command = plan->command, .index = plan->counts[plan->command]++};
-            status = put_outcome(pipeline, outcome, err);
+            status = put_change(pipeline, outcome, err);
+            if (status == QUERN_OK) {
+                status = put_outcome(pipeline, outcome, err);
+            }
         }
     }
     return status;
@@ -298,6 +349,8 @@ static enum qn_applied applied_of(const struct qn_outcome *outcome, char answer)
         return QN_SALVAGED;
     case '3':
         return QN_ARCHIVED;
+    case '4':
+        return QN_UNMOVED;
     default:
         return QN_STALE;
     }

@@ -13,12 +13,17 @@
 --   o: archived before it had started; error
 --   m: the same; the whole message, in place of an unreadable one
 --   g: given back; cause
+--   k: what the next one, of the same run (r, a, g), changes in its task: 1 if there is a payload,
+--      the payload, retry_max ('': as before), the queue where it goes ('': it stays). Behind a
+--      queue: its prefix, the key of all queues, the task's lock, what that is called there ('': it
+--      has none), 1 if the task holds it as long as it lives. It has no place in the reply
 --   n: it ended, its task was done before it began: only the brake is concerned
 --   x: crashed; cause, 1 if it had started, error, in words, how long it lived in ms, 1 if no
 --      attempts are left
 -- error: what the task keeps of it, behind "e:"; "": nothing new.
--- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived. Starts
--- alone are not kept for a replay: noting them twice changes nothing.
+-- Reply: for each outcome, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3 archived, 4
+-- applied, but it stays in its queue. Starts alone are not kept for a replay: noting them twice
+-- changes nothing.
 --
 -- A run is alive if its task is active and carries the token. The fields of its message that change
 -- are replaced in the stored one.
@@ -106,8 +111,9 @@ if lost[1] or not plain_only then
 -- include: lib_varint.lua
 -- include: lib_fields.lua
 -- include: lib_end.lua
+-- include: lib_change.lua
 -- include: lib_outcomes.lua
-    write = end_write
+    write = change_write
     brake = brake_read(brake_old)
     if any_ended and not is_leaving then
         brake_release(brake)
@@ -118,9 +124,14 @@ if lost[1] or not plain_only then
     local at = others_at
     while ARGV[at] do
         local kind, id, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-        applied_count = applied_count + 1
-        applied[applied_count] = apply_next(kind, id, token, at + 3)
-        at = at + 3 + words[kind]
+        if kind == 'k' then
+            at = change.ask(id, at + 3)
+        else
+            applied_count = applied_count + 1
+            applied[applied_count] = apply_next(kind, id, token, at + 3)
+            change.asked[id] = nil
+            at = at + 3 + words[kind]
+        end
     end
     for i = starts_at, others_at - 1, 2 do
         note_start(ARGV[i], ARGV[i + 1])

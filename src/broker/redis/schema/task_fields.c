@@ -59,12 +59,17 @@ static size_t write_key(const char *key, char *out)
     return size;
 }
 
+static bool has_run_limits(const struct qn_task *task)
+{
+    return (task->kill_after_ms | task->cpu_ms | task->memory_max) != 0;
+}
+
 size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_SIZE])
 {
     bool is_exact = task->timeout_ms % 1000 == 0 && task->retention_ms % 1000 == 0;
     if (task->state == QUERN_TASK_PENDING && is_exact && task->deadline_at_ms == 0 &&
         task->start_by_at_ms == 0 && task->retry.kind == QN_BACKOFF_DEFAULT &&
-        task->unique_span_ms == 0 && task->limit_key == NULL) {
+        task->unique_span_ms == 0 && task->limit_key == NULL && !has_run_limits(task)) {
         return 0;
     }
     int size = snprintf(out, QN_FIELD_SIZE, "%lld %lld %lld %d %lld %lld",
@@ -78,6 +83,11 @@ size_t qn_task_fields_opts_write(const struct qn_task *task, char out[QN_FIELD_S
     if (task->unique_span_ms > 0) {
         size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " u%d:%lld",
                          (int)task->unique_until, (long long)task->unique_span_ms);
+    }
+    if (has_run_limits(task)) {
+        size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " r%lld:%lld:%lld",
+                         (long long)task->kill_after_ms, (long long)task->cpu_ms,
+                         (long long)task->memory_max);
     }
     if (task->limit_key != NULL) {
         size += snprintf(out + size, QN_FIELD_SIZE - (size_t)size, " k");
@@ -95,6 +105,29 @@ static void read_lock_terms(const char *text, size_t size, struct qn_task_fields
             struct qn_cursor word = {at + 4, end};
             ret_opts->unique_until = at[2] - '0';
             ret_opts->unique_span_ms = next_duration_ms(&word);
+            return;
+        }
+    }
+}
+
+static int64_t run_limit_of(uint64_t number, int64_t max)
+{
+    return number > (uint64_t)max ? max : (int64_t)number;
+}
+
+/* The word of the limits of a run, "r10000:60000:1073741824", wherever it is: all or none. */
+static void read_run_limits(const char *text, size_t size, struct qn_task_fields_opts *ret_opts)
+{
+    const char *end = text + size;
+    for (const char *at = text; at + 6 < end; at++) {
+        struct qn_cursor word = {at + 2, end};
+        uint64_t numbers[3] = {0};
+        if (at[0] == ' ' && at[1] == 'r' && qn_number_take(&word, &numbers[0]) &&
+            qn_number_take_char(&word, ':') && qn_number_take(&word, &numbers[1]) &&
+            qn_number_take_char(&word, ':') && qn_number_take(&word, &numbers[2])) {
+            ret_opts->kill_after_ms = run_limit_of(numbers[0], QN_DURATION_MS_MAX);
+            ret_opts->cpu_ms = run_limit_of(numbers[1], QN_DURATION_MS_MAX);
+            ret_opts->memory_max = run_limit_of(numbers[2], INT64_MAX);
             return;
         }
     }
@@ -127,7 +160,11 @@ void qn_task_fields_opts_read(const char *text, size_t size, struct qn_task_fiel
     ret_opts->start_by_at_ms = next_moment_ms(&row);
     ret_opts->unique_until = QUERN_UNIQUE_UNTIL_DONE;
     ret_opts->unique_span_ms = 0;
+    ret_opts->kill_after_ms = 0;
+    ret_opts->cpu_ms = 0;
+    ret_opts->memory_max = 0;
     read_lock_terms(text, size, ret_opts);
+    read_run_limits(text, size, ret_opts);
     read_limit_key(text, size, ret_opts);
 }
 
@@ -205,6 +242,9 @@ static quern_status add_opts(struct qn_arena *arena, struct qn_task *task,
     task->retry = opts->retry;
     task->unique_until = opts->unique_until;
     task->unique_span_ms = opts->unique_span_ms;
+    task->kill_after_ms = opts->kill_after_ms;
+    task->cpu_ms = opts->cpu_ms;
+    task->memory_max = opts->memory_max;
     if (opts->limit_key == NULL) {
         return QUERN_OK;
     }

@@ -25,7 +25,10 @@ struct qn_task_fields_opts {
     int64_t start_by_at_ms; /* 0: no limit, or it has started */
     int32_t unique_until;
     int64_t unique_span_ms; /* 0: unknown */
-    const char *limit_key;  /* as it is written, borrowed; NULL: none */
+    int64_t kill_after_ms;  /* these three: limits of one run; 0: none */
+    int64_t cpu_ms;
+    int64_t memory_max;
+    const char *limit_key; /* as it is written, borrowed; NULL: none */
     size_t limit_key_size;
 };
 /* quern_past: the history of the task; written when a run ends other than by done. */

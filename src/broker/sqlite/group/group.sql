@@ -27,7 +27,7 @@ SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retr
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), 0, 0, crash_count, life_ms,
     start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
-    level
+    level, run_limits
 FROM quern_task WHERE queue = ?1 AND grp = ?2 AND state = 7 AND worker = 0
 ORDER BY at_ms, place LIMIT ?3;
 

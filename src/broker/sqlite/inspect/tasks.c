@@ -15,6 +15,7 @@
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
 #include "broker/sqlite/run/headers.h"
+#include "broker/sqlite/schema/run_limits.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/transaction.h"
 
@@ -175,6 +176,7 @@ static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
         info.task.priority =
             (int32_t)qn_number_clamp(next_int(&columns), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
         info.task.limit_key = next_text_or_null(&columns);
+        qn_run_limits_read(next_text_or_null(&columns), &info.task);
         listing->stopped = !listing->on_task(&info, listing->user);
     }
     return qn_query_finish(&query, err);

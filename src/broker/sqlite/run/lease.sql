@@ -16,7 +16,7 @@ SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retr
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
     start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
-    level
+    level, run_limits
 FROM quern_task WHERE queue = ?1 AND state = 2 AND crash_count = 0 AND place > ?2
 ORDER BY place LIMIT ?3;
 
@@ -25,7 +25,7 @@ SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retr
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
     start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
-    level
+    level, run_limits
 FROM quern_task WHERE seq = ?1 AND state = 2;
 
 -- The plus sign: see recover.sql.
@@ -34,7 +34,7 @@ SELECT seq, place, id, type, payload, retry_max, retry_kind, retry_base_ms, retr
     timeout_ms, deadline_at_ms, retention_ms, unique_key, grp, headers, retry_count, cause,
     iif(due_at_ms > 0, due_at_ms, enqueued_at_ms), token, started, crash_count, life_ms,
     start_by_at_ms, nullif(substr(lane, 1, instr(lane, char(31)) - 1), ''), unique_terms,
-    level
+    level, run_limits
 FROM quern_task WHERE +queue = ?1 AND state = 1 AND token BETWEEN ?2 AND ?3
 ORDER BY token LIMIT ?3 - ?2 + 1;
 

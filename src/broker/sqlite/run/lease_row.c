@@ -6,6 +6,7 @@
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/lease_batch.h"
 #include "broker/sqlite/run/lease_sql.h"
+#include "broker/sqlite/schema/run_limits.h"
 
 #define COLUMNS_OF_PENDING 18
 
@@ -30,6 +31,7 @@ static void read_rest(sqlite3_stmt *row, struct qn_leased *leased)
     int64_t unique_terms = sqlite3_column_int64(row, 24);
     leased->task.unique_until = (int32_t)(unique_terms & QN_UNIQUE_TERMS_UNTIL);
     leased->task.unique_span_ms = qn_duration_ms_of(unique_terms >> QN_UNIQUE_TERMS_SHIFT);
+    qn_run_limits_read((const char *)sqlite3_column_text(row, 26), &leased->task);
 }
 
 struct qn_leased *qn_lease_row_copy(struct qn_slab *slab, sqlite3_stmt *row, const char *queue)

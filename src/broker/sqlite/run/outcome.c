@@ -11,6 +11,7 @@
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/queue/meter.h"
+#include "broker/sqlite/run/change/change.h"
 #include "broker/sqlite/run/exchange.h"
 #include "broker/sqlite/run/outcome_sql.h"
 #include "broker/sqlite/store/query.h"
@@ -214,7 +215,7 @@ static quern_status apply_retry(struct qn_queue_counters *counters, struct qn_co
                                 quern_error *err)
 {
     const struct qn_leased *run = outcome->run;
-    quern_status status = run->retry_count < run->task.retry_max
+    quern_status status = run->retry_count < qn_task_change_retry_max(outcome)
                               ? apply_later(counters, queue, outcome, ret_applied, err)
                               : apply_archive(counters, queue, outcome, ret_applied, err);
     bool changed = false;
@@ -353,8 +354,17 @@ quern_status qn_outcome_apply(struct qn_queue_counters *counters, const struct q
     struct qn_counted_queue *queue = NULL;
     *ret_applied = QN_STALE;
     quern_status status = qn_queue_counters_queue(counters, outcome->run->task.queue, &queue, err);
+    if (status == QUERN_OK && outcome->change != NULL) {
+        status = qn_change_data(counters, outcome, err);
+    }
     if (status == QUERN_OK) {
         status = apply(counters, queue, outcome, ret_applied, err);
+    }
+    if (status == QUERN_OK && outcome->change != NULL) {
+        status = qn_change_queue(counters, outcome, ret_applied, err);
+        if (status == QUERN_OK) { /* it may have moved in memory */
+            status = qn_queue_counters_queue(counters, outcome->run->task.queue, &queue, err);
+        }
     }
     return status == QUERN_OK && queue->limits != 0 && *ret_applied != QN_STALE
                ? leave_limits(counters, queue, outcome, err)

@@ -300,6 +300,10 @@ DROP INDEX IF EXISTS quern_task_charged;
 CREATE INDEX quern_task_charged ON quern_task (queue, level, place, died_at_ms)
     WHERE state = 2 AND crash_count > 0;
 
+-- Limits of one run: kill_after_ms, cpu_ms and memory_max, with spaces between; NULL: none.
+-- quern_queue.terms is 1 for these, too.
+ALTER TABLE quern_task ADD COLUMN run_limits TEXT;
+
 -- What the migrations come to, to compare a file with when it is opened: making these takes a fifth
 -- of the time. Whether they are right is seen whenever a file is opened for the second time.
 -- name: schema_made
@@ -377,6 +381,7 @@ CREATE TABLE quern_task (
     unique_terms    INTEGER,
     lane            TEXT,
     level           INTEGER,
+    run_limits      TEXT,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
     CHECK (state <> 7 OR grp IS NOT NULL)

@@ -14,6 +14,7 @@
 #include "broker/sqlite/run/headers.h"
 #include "broker/sqlite/run/insert/insert_sql.h"
 #include "broker/sqlite/run/limits/lanes.h"
+#include "broker/sqlite/schema/run_limits.h"
 #include "broker/sqlite/store/query.h"
 
 /* quern_task.unique_terms; 0: none. */
@@ -25,7 +26,7 @@ static int64_t unique_terms_of(const struct qn_task *task)
 
 bool qn_insert_has_terms(const struct qn_task *task)
 {
-    return task->start_by_at_ms != 0 || unique_terms_of(task) != 0;
+    return task->start_by_at_ms != 0 || unique_terms_of(task) != 0 || qn_run_limits_any(task);
 }
 
 static int64_t at_ms_of(const struct qn_insertion *insertion)
@@ -91,9 +92,9 @@ static void bind_unless_zero(struct qn_query *query, int64_t value)
     }
 }
 
-/* `lane` stays the caller's until the statement has run. */
+/* `lane` and `run_limits` stay the caller's until the statement has run. */
 static void bind_rest(struct qn_query *query, const struct qn_insertion *insertion,
-                      const char *lane)
+                      const char *lane, const char *run_limits)
 {
     const struct qn_task *task = insertion->task;
     qn_query_text(query, lane);
@@ -109,6 +110,7 @@ static void bind_rest(struct qn_query *query, const struct qn_insertion *inserti
     qn_query_text(query, task->group);
     bind_unless_zero(query, task->start_by_at_ms);
     bind_unless_zero(query, unique_terms_of(task));
+    qn_query_text(query, run_limits);
 }
 
 static quern_status insert(struct qn_conn *conn, const struct qn_insertion *insertion,
@@ -117,12 +119,14 @@ static quern_status insert(struct qn_conn *conn, const struct qn_insertion *inse
     const struct qn_task *task = insertion->task;
     bool plain = is_plain(insertion);
     char lane[QN_LANE_NAME_SIZE];
+    char run_limits[QN_RUN_LIMITS_SIZE];
     int64_t changes = 0;
     struct qn_query query = qn_query_start(conn, plain ? sql_task_insert_plain : sql_task_insert);
     bind_plain(&query, insertion, headers);
     if (!plain) {
         bind_rest(&query, insertion,
-                  qn_lanes_name(lane, insertion->lanes, task->limit_key, task->type));
+                  qn_lanes_name(lane, insertion->lanes, task->limit_key, task->type),
+                  qn_run_limits_write(task, run_limits));
     }
     quern_status status = qn_query_run(&query, &changes, err);
     *ret_stored = status == QUERN_OK && changes == 1;
