@@ -117,7 +117,7 @@ static void misbehave(struct qn_prefork_call *call, struct qn_bytes body, struct
         break;
     case 'p': /* it says that it has not started */
         memset(find_page(), 0xff, 4096);
-        (void)!ftruncate(3, 0);
+        (void)!ftruncate(4, 0);
         (void)raise(SIGKILL);
         break;
     case 'P':

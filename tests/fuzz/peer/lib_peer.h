@@ -5,8 +5,8 @@
  * connect() and send() of the program are replaced: a connection to a Unix socket becomes one half
  * of a socket pair, and commands sent on it are passed to peer_answer one by one, which writes the
  * reply into the other half. */
-#ifndef TESTS_FUZZ_LIB_PEER_H
-#define TESTS_FUZZ_LIB_PEER_H
+#ifndef TESTS_FUZZ_PEER_LIB_PEER_H
+#define TESTS_FUZZ_PEER_LIB_PEER_H
 
 #include <stddef.h>
 
