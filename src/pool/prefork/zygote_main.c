@@ -326,8 +326,11 @@ static void end_all(struct zygote *zygote)
             has_guards = has_guards || record->guard > 0 || !record->is_over;
         }
         if (!has_guards) {
-            return;
+            break;
         }
+    }
+    while (!qn_list_empty(&zygote->records)) { /* of packets that were not sent */
+        forget(zygote, QN_CONTAINER_OF(zygote->records.next, struct record, node));
     }
 }
 

@@ -269,9 +269,19 @@ void qn_children_flush(struct qn_prefork_child *child)
     }
 }
 
+/* A process that the worker has just forked may hold a copy, and would keep a descriptor that is
+ * only closed in the epoll, with the address of a child that is freed. */
+static void unwatch(struct qn_prefork_child *child, int fd)
+{
+    if (fd >= 0) {
+        (void)epoll_ctl(child->prefork->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    }
+}
+
 void qn_children_close_socket(struct qn_prefork_child *child)
 {
     if (child->socket_fd >= 0) {
+        unwatch(child, child->socket_fd);
         (void)close(child->socket_fd);
         child->socket_fd = -1;
         qn_send_finish(&child->out);
@@ -290,6 +300,7 @@ void qn_children_remove(struct qn_prefork_child *child)
 {
     QN_ASSERT(child->count == 0);
     qn_children_close_socket(child);
+    unwatch(child, child->tail.fd);
     qn_tail_finish(&child->tail);
     close_fd(child->pid_fd);
     child->pid_fd = -1;
