@@ -286,7 +286,6 @@ static int add(const struct reading *reading, const char *pattern, const char *t
         .aggregator = run_command,
         .user = command,
         .free_user = free_command,
-        .has_process = true,
     };
     quern_status status =
         qn_group_options_read((struct qn_bytes){&options, sizeof options}, &entry.options, &err);

@@ -12,7 +12,6 @@ struct qn_group_entry {
     void *user;
     void (*free_user)(void *user); /* NULL: the caller's */
     quern_group_options options;   /* checked, defaults filled in; timeout_ms 0: none */
-    bool has_process;              /* its code runs in a process of its own */
 };
 
 /* The longest pattern first, "*" last. Zeroed it is empty. */

@@ -9,64 +9,76 @@
 #include <string.h>
 #include <time.h>
 
+#include "broker/owner.h"
 #include "quern/inspector.h"
 #include "task/limits.h"
 
-/* One exchange of another worker, on another host. */
-static size_t exchange(struct rig *rig, const struct qn_outcome *outcomes, size_t count,
-                       struct qn_leased **runs)
+static const char *const queue_name = "default";
+
+/* Another worker, on another host; its process is dead. */
+static void send_heartbeat(struct rig *rig)
+{
+    char owner[QN_OWNER_SIZE];
+    quern_error error = {0};
+    assert_ok(qn_owner_self(owner, &error), error);
+    (void)snprintf(strrchr(owner, ':'), 3, ":1"); /* another start of this process */
+    struct qn_queue_share queue = {.name = queue_name, .weight = 1};
+    const struct qn_heartbeat heartbeat = {.worker_id = "other",
+                                           .owner = owner,
+                                           .host = "elsewhere",
+                                           .status = "active",
+                                           .queues = "default=1",
+                                           .concurrency = QN_BATCH_MAX,
+                                           .queue_shares = &queue,
+                                           .queue_count = 1};
+    assert_ok(qn_broker_heartbeat(rig->broker, &heartbeat, &error), error);
+}
+
+/* Leases all pending tasks for it. */
+static size_t lease(struct rig *rig)
 {
     static uint64_t session = 77;
     quern_error error = {0};
-    uint32_t room = outcomes == NULL ? QN_BATCH_MAX : 0;
-    enum qn_applied applied[QN_BATCH_MAX];
-    struct qn_queue_share queue = {.name = "default", .weight = 1, .quota = room};
-    struct qn_exchange_reply reply = {.applied = applied, .runs = runs};
+    struct qn_leased *runs[QN_BATCH_MAX];
+    struct qn_queue_share queue = {.name = queue_name, .weight = 1, .quota = QN_BATCH_MAX};
+    struct qn_exchange_reply reply = {.runs = runs};
     struct qn_exchange exchange = {.stamp = {.session = session++, .sequence = 1},
-                                   .outcomes = outcomes,
-                                   .outcome_count = count,
                                    .worker_id = "other",
                                    .host = "elsewhere",
                                    .lease_ms = QN_LEASE_MS,
                                    .queues = &queue,
                                    .queue_count = 1,
-                                   .room = room,
-                                   .start_count_now = room};
+                                   .room = QN_BATCH_MAX,
+                                   .start_count_now = QN_BATCH_MAX};
     assert_ok(qn_broker_exchange(rig->broker, &exchange, &reply, &error), error);
-    for (size_t i = 0; i < count; i++) {
-        assert_int_equal(applied[i], QN_APPLIED);
+    for (size_t i = 0; i < reply.run_count; i++) {
+        qn_leased_free(runs[i]);
     }
     return reply.run_count;
 }
 
-/* The other worker takes all pending tasks, and each dies in a process of its own, so many times.
- * They lived for life_ms each time. */
+/* The other worker takes all pending tasks and dies with them, so many times. They lived for
+ * life_ms each time. */
 static void charge(struct rig *rig, int times, int64_t life_ms)
 {
-    static const char *const queue = "default";
+    const struct qn_upkeep upkeep = {{&queue_name, 1}, QN_BATCH_MAX};
     quern_error error = {0};
     for (int i = 0; i < times; i++) {
-        struct qn_leased *runs[QN_BATCH_MAX];
-        struct qn_outcome outcomes[QN_BATCH_MAX];
-        size_t count = exchange(rig, NULL, 0, runs);
+        size_t recovered = 0;
+        send_heartbeat(rig);
+        size_t count = lease(rig);
         assert_true(count > 0);
-        for (size_t k = 0; k < count; k++) {
-            outcomes[k] = (struct qn_outcome){.run = runs[k],
-                                              .kind = QN_CRASH,
-                                              .started = true,
-                                              .cause = QUERN_CAUSE_CHILD_DIED,
-                                              .lived_ms = life_ms};
-        }
-        (void)exchange(rig, outcomes, count, NULL);
-        for (size_t k = 0; k < count; k++) {
-            qn_leased_free(runs[k]);
+        rig_advance(rig, life_ms);
+        send_heartbeat(rig);
+        while (recovered < count) {
+            size_t now = 0;
+            assert_ok(qn_broker_recover(rig->broker, upkeep, NULL, &now, &error), error);
+            recovered += now;
         }
         size_t moved = 0;
         int64_t next_due_at_ms = 0;
         rig_advance(rig, QN_CHARGED_WAIT_MS);
-        assert_ok(qn_broker_forward(rig->broker, (struct qn_upkeep){{&queue, 1}, QN_BATCH_MAX},
-                                    &moved, &next_due_at_ms, &error),
-                  error);
+        assert_ok(qn_broker_forward(rig->broker, upkeep, &moved, &next_due_at_ms, &error), error);
     }
 }
 

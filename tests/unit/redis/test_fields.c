@@ -106,6 +106,19 @@ static void rows_are_read_word_by_word(void **state)
     assert_int_equal(past.ended_at_ms, 1800000000003);
     assert_int_equal(past.cause, QUERN_CAUSE_CHILD_DIED);
     assert_int_equal(past.since_ns, 1800000000000000004);
+    assert_int_equal(past.level, 2);
+    static const struct {
+        const char *text;
+        int64_t level;
+    } levels[] = {{"0 0 0 0 0 0", 0},
+                  {"9 1 0 0 5 0 0 9 100 2", 4},
+                  {"9 1 0 0 5 0 0 9 100 2 0", 0},
+                  {"9 1 0 0 5 0 0 9 100 2 3", 3},
+                  {"9 1 0 0 5 0 0 9 100 2 99999999999", 4}};
+    for (size_t i = 0; i < TEST_COUNT(levels); i++) {
+        qn_task_fields_past_read(levels[i].text, strlen(levels[i].text), &past);
+        assert_int_equal(past.level, levels[i].level);
+    }
     qn_task_fields_run_read(run_text, strlen(run_text), &run);
     assert_int_equal(run.started, 1);
     assert_int_equal(run.started_at_ms, 1800000000005);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "broker/group.h"
+#include "broker/sqlite/schema/late_sql.h"
 #include "broker/sqlite/schema/migrate.h"
 #include "broker/sqlite/schema/schema_sql.h"
 
@@ -13,7 +14,7 @@
 
 static const char *const queues[] = {"default"};
 
-static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3};
+static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4};
 
 /* Its active task has a lease of another boot. */
 static void make_file(const struct lib_sqlite *place, int64_t version)
@@ -29,7 +30,8 @@ static void make_file(const struct lib_sqlite *place, int64_t version)
     lib_sqlite_exec(
         place->path,
         "INSERT INTO quern_queue (no, name) VALUES (1, 'default');"
-        "INSERT INTO quern_lock VALUES ('key', 1, 'pending', 32503680000000);"
+        "INSERT INTO quern_lock (key, queue, id, until_ms) VALUES ('key', 1, 'pending', "
+        "32503680000000);"
         "INSERT INTO quern_task (queue, id, state, place, at_ms, token, lease_until,"
         " worker, retry_count, retry_max, timeout_ms, retention_ms, enqueued_at_ms,"
         " completed_at_ms, type, unique_key, grp, payload) VALUES"
@@ -45,6 +47,12 @@ static void make_file(const struct lib_sqlite *place, int64_t version)
         " (1, 'completed', 6, 16, 32503680000000, 0, 0, 0, 0, 25, 1000, 9000, 1, 5,"
         " 't', NULL, NULL, x'70'),"
         " (1, 'member', 7, 17, 6, 0, 0, 0, 0, 25, 1000, 0, 1, 0, 't', NULL, 'g', x'70')");
+    lib_sqlite_exec(place->path, "UPDATE quern_task SET crash_count = 7, crashed_at_ms = 1"
+                                 " WHERE id IN ('pending', 'retry')");
+    if (version >= 4) { /* made with the first task of a group */
+        lib_sqlite_exec(place->path, sql_late_group);
+        lib_sqlite_exec(place->path, sql_late_set);
+    }
     (void)chmod(place->path, 0600);
 }
 
@@ -155,6 +163,7 @@ static void file_of_each_version_is_opened_and_emptied(void **state)
         assert_int_equal(lib_sqlite_query(place.path, "SELECT schema_version FROM quern_meta"),
                          QN_SQLITE_SCHEMA_VERSION);
         check(broker);
+        assert_int_equal(lib_sqlite_query(place.path, "SELECT sum(level) FROM quern_task"), 8);
         send_heartbeat(broker);
         assert_ok(qn_broker_recover(broker, upkeep, NULL, &count, &err), err);
         assert_int_equal(count, 1);

@@ -2,6 +2,8 @@
 /* test_deaths.c - the rules of task/deaths.h, by tables of cases. */
 #include "task/deaths.h"
 
+#include <string.h>
+
 #include "lib_test.h"
 #include "task/brake.h"
 #include "task/isolation.h"
@@ -84,6 +86,37 @@ static void charges_and_the_longest_life_are_kept(void **state)
     assert_int_equal(facts.first_at_ms, NOW_MS - 300);
     assert_int_equal(facts.life_ms, 300);
     assert_int_equal(facts.died_at_ms, NOW_MS + 5000);
+}
+
+/* 'w': a worker died with it, 'c': only its child or command. */
+static void level_counts_the_deaths_of_workers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *deaths;
+        int64_t level;
+    } cases[] = {{"", 0},     {"c", 0},     {"cccccc", 0}, {"w", 1},       {"cw", 1},
+                 {"wccc", 1}, {"cwcwc", 2}, {"wwww", 4},   {"wwwwwcw", 4}, {"ccccccwwwwwww", 4}};
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qn_deaths facts = {0};
+        for (const char *death = cases[i].deaths; *death != '\0'; death++) {
+            int64_t delay_ms = 0;
+            (void)qn_deaths_charge(&facts,
+                                   &(struct qn_death){.now_ms = NOW_MS,
+                                                      .started_at_ms = NOW_MS - 100,
+                                                      .is_lone = *death == 'c',
+                                                      .is_child = *death == 'c'},
+                                   &delay_ms);
+        }
+        assert_int_equal(facts.level, cases[i].level);
+        assert_int_equal(facts.charges, strlen(cases[i].deaths));
+    }
+    struct qn_deaths old = {.charges = 9, .level = 4, .first_at_ms = NOW_MS - 73 * HOUR_MS};
+    int64_t delay_ms = 0;
+    (void)qn_deaths_charge(
+        &old, &(struct qn_death){.now_ms = NOW_MS, .started_at_ms = NOW_MS, .is_child = true},
+        &delay_ms);
+    assert_int_equal(old.level, 0);
 }
 
 static void run_that_started_in_the_future_lived_for_no_time(void **state)
@@ -295,6 +328,7 @@ static void probes_are_chosen_in_turns(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_death_has_its_verdict),
     cmocka_unit_test(charges_and_the_longest_life_are_kept),
+    cmocka_unit_test(level_counts_the_deaths_of_workers),
     cmocka_unit_test(run_that_started_in_the_future_lived_for_no_time),
     cmocka_unit_test(life_ends_when_a_heartbeat_is_missing),
     cmocka_unit_test(success_before_the_first_death_convicts_nobody),
