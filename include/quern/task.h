@@ -114,7 +114,7 @@ typedef struct quern_task {
     int32_t reserved; /* 0 */
     /* Limits of one run where it has a process of its own (a prefork pool, a command); 0: those of
      * its handler. Elsewhere, and by Go workers, they are ignored. */
-    int64_t kill_after_ms; /* from its cancellation to SIGTERM */
+    int64_t kill_after_ms; /* as that of quern_handler_options: from its cancellation to its end */
     int64_t cpu_ms;        /* of processor time; rounded up to a second */
     int64_t memory_max;    /* bytes of address space; at least 1 MiB */
 } quern_task;

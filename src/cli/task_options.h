@@ -76,7 +76,7 @@ enum qn_task_option {
         {"priority", "N", "-100 to 100: higher ones start first (SQLite only)", \
         QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX}, \
     [QN_TASK_KILL_AFTER] = \
-        {"kill-after", "D", "a run that is cancelled gets SIGTERM after this", \
+        {"kill-after", "D", "a run that is cancelled is killed after this", \
         QN_OPTION_DURATION, .unlisted = true}, \
     [QN_TASK_CPU] = \
         {"cpu", "D", "processor time of one run", QN_OPTION_DURATION, .unlisted = true}, \

@@ -98,6 +98,21 @@ class EnvironmentTest(CliTest):
         self.assertNotIn("commands cannot be started", self.read(worker.log_name))
 
 
+class TaskLimitTest(CliTest):
+    def test_limits_of_a_task_are_those_of_its_command(self):
+        task_id = self.enqueue("t", "--memory", "512M", "--cpu", "6500ms", "--retention", "1h")
+        self.drain("t=ulimit -v; ulimit -t")
+        self.assertEqual(self.task(task_id)["result"], "524288\n7\n")
+
+    def test_command_that_ignores_sigterm_is_killed_when_its_task_says(self):
+        task_id = self.enqueue("t", "--kill-after", "200ms", "--timeout", "100ms",
+                               "--retry", "never")
+        started = time.monotonic()
+        self.drain("t=trap '' TERM; while :; do sleep 0.05; done")
+        self.assertLess(time.monotonic() - started, 5)  # the time of a command without
+        self.assertIn("timeout of 100ms", self.task(task_id)["error"])
+
+
 class OrderTest(CliTest):
     def test_orders_decide_together_with_the_exit_code(self):
         kinds = {"snoozes": "echo snooze=1h >&3",

@@ -171,20 +171,28 @@ static quern_outcome not_started(quern_run *run, const char *why)
     return quern_run_fail(run, QUERN_RETRY, "command was not started: %s", why);
 }
 
-/* Its handler's options come before its own. */
+static int64_t first_of(int64_t first, int64_t second)
+{
+    return first > 0 ? first : second;
+}
+
+/* Those of the task come first, then its handler's, then its own. */
 static int64_t kill_after_ms(const struct command *command, const quern_run *run)
 {
-    int64_t own_ms = run->entry != NULL ? run->entry->options.kill_after_ms : 0;
-    return own_ms > 0 ? own_ms : command->options.kill_after_ms;
+    int64_t handlers_ms = run->entry != NULL ? run->entry->options.kill_after_ms : 0;
+    return first_of(run->leased->task.kill_after_ms,
+                    first_of(handlers_ms, command->options.kill_after_ms));
 }
 
 static struct qn_exec_limits limits_of(const struct command *command, const quern_run *run)
 {
     static const quern_handler_options none = {0};
     const quern_handler_options *options = run->entry != NULL ? &run->entry->options : &none;
+    const struct qn_task *task = &run->leased->task;
+    int64_t cpu_ms = first_of(task->cpu_ms, options->cpu_ms);
     return (struct qn_exec_limits){
-        .address_space_bytes = (uint64_t)options->memory_max,
-        .cpu_s = (uint64_t)(options->cpu_ms / 1000 + (options->cpu_ms % 1000 != 0 ? 1 : 0)),
+        .address_space_bytes = (uint64_t)first_of(task->memory_max, options->memory_max),
+        .cpu_s = (uint64_t)(cpu_ms / 1000 + (cpu_ms % 1000 != 0 ? 1 : 0)),
         .no_new_privs = command->options.no_new_privs,
     };
 }

@@ -83,7 +83,7 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     }
     run->timeout_ms = timeout_ms > 0 ? timeout_ms : 0;
     run->timeout_at_boot_ms = timeout_ms > 0 ? qn_clock_boot_ms(worker->clock) + timeout_ms : 0;
-    int64_t grace_ms = run->entry != NULL ? qn_mux_grace_ms(run->entry) : 0;
+    int64_t grace_ms = run->entry != NULL ? qn_mux_grace_ms(run->entry, task->kill_after_ms) : 0;
     run->grace_ms = worker->options.quarantine_after_ms;
     run->grace_ms = grace_ms > run->grace_ms ? grace_ms : run->grace_ms;
 }

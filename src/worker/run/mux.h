@@ -21,12 +21,12 @@ struct qn_mux_entry {
 
 enum { QN_GRACE_SPARE_MS = 2000 }; /* to reap a process and leave pipes that others hold */
 
-/* The least time that a cancelled run of it may need to end, by its options; 0: nothing special. */
-static inline int64_t qn_mux_grace_ms(const struct qn_mux_entry *entry)
+/* The least time that a cancelled run of it may need to end, by its options, or by the task_ms of
+ * its task; 0: nothing special. */
+static inline int64_t qn_mux_grace_ms(const struct qn_mux_entry *entry, int64_t task_ms)
 {
-    return entry->has_process && entry->options.kill_after_ms > 0
-               ? entry->options.kill_after_ms + QN_GRACE_SPARE_MS
-               : entry->grace_ms;
+    int64_t ms = task_ms > 0 ? task_ms : entry->options.kill_after_ms;
+    return entry->has_process && ms > 0 ? ms + QN_GRACE_SPARE_MS : entry->grace_ms;
 }
 
 /* The handler for a type; NULL: not found. Any thread, while frozen. */
