@@ -177,7 +177,8 @@ class ReplayTest(CliTest):
             with self.subTest(command=command):
                 self.write("runs", "")
                 shown = self.replay(code, name, "--exec", "echo >>runs; " + command)
-                self.assertEqual((shown["outcome"], shown["error"]), (outcome, error))
+                self.assertEqual(shown["outcome"], outcome)
+                self.assertEqual(shown["error"].split("; CPU ")[0], error)
                 self.assertEqual(self.read("runs"), "\n", "it ran not exactly once")
 
     def test_moments_and_locks_of_the_past_do_not_matter(self):
