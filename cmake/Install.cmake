@@ -25,7 +25,7 @@ file(GLOB QUERN_PAGES CONFIGURE_DEPENDS *.md)
 install(FILES ${QUERN_PAGES} LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.c"
-    PATTERN "*.cpp" PATTERN "expected" EXCLUDE)
+    PATTERN "*.cpp" PATTERN "*.py" PATTERN "expected" EXCLUDE)
 
 # pkg-config --static names the libraries that libquern.a needs, the shared library has its own. Not
 # by Requires.private, which would also hand their compiler flags to everyone.

@@ -14,6 +14,7 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
+#include "cli/loop/loop.h"
 #include "cli/memory.h"
 #include "cli/work/aggregate.h"
 #include "cli/work/end.h"
@@ -24,6 +25,7 @@
 
 enum option {
     OPTION_EXEC,
+    OPTION_EXEC_LOOP,
     OPTION_AGGREGATE,
     OPTION_QUEUE,
     OPTION_STRICT,
@@ -41,6 +43,7 @@ enum option {
     OPTION_ON_HUP,
     OPTION_LOG_STDERR,
     OPTION_NO_NEW_PRIVS,
+    OPTION_LOOP_RUNS,
     OPTION_AGGREGATE_TYPE,
     OPTION_GROUP_GRACE,
     OPTION_GROUP_MAX_DELAY,
@@ -50,6 +53,9 @@ enum option {
 static const struct qn_option options[] = {
     [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run tasks of a type, a prefix or * by /bin/sh -c",
                      QN_OPTION_TEXT, .repeats = true},
+    [OPTION_EXEC_LOOP] = {"exec-loop", "PATTERN=COMMAND",
+                          "the same by commands that stay and run many tasks", QN_OPTION_TEXT,
+                          .repeats = true},
     [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND",
                           "make one task of a group; see the manual", QN_OPTION_TEXT,
                           .repeats = true},
@@ -68,7 +74,7 @@ static const struct qn_option options[] = {
     [OPTION_LEASE] = {"lease", "D", "others get a dead worker's tasks after D (30s)",
                       QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
     [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
-                     QN_OPTION_TEXT},
+                     QN_OPTION_TEXT, .unlisted = true},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
                         QN_OPTION_TEXT},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) if the broker is not available",
@@ -81,6 +87,8 @@ static const struct qn_option options[] = {
                            QN_OPTION_FLAG, .unlisted = true},
     [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "commands get no rights by set-uid programs",
                              QN_OPTION_FLAG, .unlisted = true},
+    [OPTION_LOOP_RUNS] = {"exec-loop-runs", "N", "replace such a command after N runs",
+                          QN_OPTION_COUNT, .min = 1, .max = INT32_MAX, .unlisted = true},
     [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT,
                        .unlisted = true},
     [OPTION_AGGREGATE_TYPE] = {"aggregate-type", "[PATTERN=]TYPE", "type of the task made of them",
@@ -95,30 +103,61 @@ static const struct qn_option options[] = {
 
 /* --- Options -------------------------------------------------------------------------- */
 
-static int add_command(const struct qn_cli *cli, quern_mux *mux, const char *text)
+static quern_status add_exec(const struct qn_cli *cli, quern_mux *mux, const char *pattern,
+                             const char *command, quern_error *err)
 {
+    const quern_exec_options exec_options = {
+        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
+        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
+    };
+    return quern_mux_exec(mux, pattern, command, &exec_options, err);
+}
+
+static quern_status add_loop(const struct qn_cli *cli, quern_mux *mux, const char *pattern,
+                             const char *command, quern_error *err)
+{
+    const struct qn_loop_options loop_options = {
+        .runs_max = (uint64_t)qn_args_number(&cli->args, OPTION_LOOP_RUNS, 0),
+        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
+        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
+    };
+    return qn_loop_add(mux, pattern, command, &loop_options, err);
+}
+
+static int add_command(const struct qn_cli *cli, quern_mux *mux, enum option option,
+                       const char *text)
+{
+    const char *name = options[option].name;
     const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text || equals[1] == '\0') {
-        return qn_cli_usage(cli, "--exec: '%s' is not PATTERN=COMMAND", text);
+    if (equals == NULL || equals == text || qn_str_blank(equals + 1)) {
+        return qn_cli_usage(cli, "--%s: '%s' is not PATTERN=COMMAND", name, text);
     }
     char *pattern = qn_memory_must(qn_str_dup(text));
     pattern[equals - text] = '\0';
     quern_error err;
     int exit_code = QN_EXIT_OK;
     size_t size = strlen(pattern);
-    const quern_exec_options exec_options = {
-        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
-        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
-    };
-    if (quern_mux_exec(mux, pattern, equals + 1, &exec_options, &err) != QUERN_OK) {
-        exit_code = qn_cli_usage(cli, "--exec: %s", err.text);
+    quern_status status = option == OPTION_EXEC ? add_exec(cli, mux, pattern, equals + 1, &err)
+                                                : add_loop(cli, mux, pattern, equals + 1, &err);
+    if (status != QUERN_OK) {
+        exit_code = qn_cli_usage(cli, "--%s: %s", name, err.text);
     } else if (size > 1 && pattern[size - 1] == '*') {
         qn_cli_message(cli,
-                       "--exec: '%s' matches types with that star; for all types with this prefix "
+                       "--%s: '%s' matches types with that star; for all types with this prefix "
                        "write '%.*s'",
-                       pattern, (int)size - 1, pattern);
+                       name, pattern, (int)size - 1, pattern);
     }
     qn_free(pattern);
+    return exit_code;
+}
+
+static int add_commands(const struct qn_cli *cli, quern_mux *mux, enum option option)
+{
+    const char *text;
+    int exit_code = QN_EXIT_OK;
+    for (size_t i = 0; (text = qn_args_repeat(&cli->args, option, i)) != NULL; i++) {
+        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, option, text) : exit_code;
+    }
     return exit_code;
 }
 
@@ -141,19 +180,19 @@ static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
 
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
-    if (!qn_args_given(&cli->args, OPTION_EXEC) && !qn_args_given(&cli->args, OPTION_AGGREGATE)) {
-        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND, or --aggregate");
+    if (!qn_args_given(&cli->args, OPTION_EXEC) && !qn_args_given(&cli->args, OPTION_AGGREGATE) &&
+        !qn_args_given(&cli->args, OPTION_EXEC_LOOP)) {
+        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND, --exec-loop or "
+                                 "--aggregate");
     }
     quern_error err;
     quern_mux *mux = NULL;
     if (quern_mux_new(&mux, &err) != QUERN_OK) {
         return qn_cli_fail(cli, &err);
     }
-    const char *text = NULL;
     int exit_code = set_unknown(cli, mux);
-    for (size_t i = 0; (text = qn_args_repeat(&cli->args, OPTION_EXEC, i)) != NULL; i++) {
-        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, text) : exit_code;
-    }
+    exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC) : exit_code;
+    exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC_LOOP) : exit_code;
     if (exit_code == QN_EXIT_OK) {
         const struct qn_work_aggregate_options places = {
             .aggregate = OPTION_AGGREGATE,

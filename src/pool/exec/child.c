@@ -24,12 +24,13 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "pool/exec/sigpipe.h"
 #include "pool/exec/spawn.h"
+#include "pool/exec/stderr_tail.h"
 
 enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
 enum { SIGNALLED_BY_SHELL = 128 };
@@ -43,10 +44,11 @@ struct watch {
     struct pollfd fds[FD_COUNT]; /* fd -1: not watched any more */
     pid_t pid;
     size_t input_sent;
-    size_t stderr_kept_max; /* that of the spec, or room for the report of spawn.h */
-    bool ended;             /* the process; it is a zombie until it is reaped */
-    int64_t alarm_mono_ns;  /* when to kill, or, once it has ended, when to stop reading */
-    int progress_reads;     /* since progress_from_mono_ns */
+    struct qn_stderr_tail
+        stderr_tail;       /* as much as the spec says, or as the report of spawn.h needs */
+    bool ended;            /* the process; it is a zombie until it is reaped */
+    int64_t alarm_mono_ns; /* when to kill, or, once it has ended, when to stop reading */
+    int progress_reads;    /* since progress_from_mono_ns */
     int64_t progress_from_mono_ns;
 };
 
@@ -91,31 +93,6 @@ static void keep_output(struct watch *watch, const char *data, size_t size)
     watch->end->stdout_dropped += size - kept;
 }
 
-/* Keeps the last stderr_kept_max bytes (in a buffer of twice that size, so that moving them is
- * rare). */
-static void keep_stderr(struct watch *watch, const char *data, size_t size)
-{
-    struct qn_buf *stderr_text = &watch->end->stderr_text;
-    size_t kept_max = watch->stderr_kept_max;
-    if (size > kept_max) {
-        data += size - kept_max;
-        size = kept_max;
-        watch->end->stderr_cut = true;
-    }
-    if (size == 0) {
-        return;
-    }
-    if (stderr_text->size + size > stderr_text->size_max) {
-        size_t drop = stderr_text->size + size - kept_max;
-        memmove(stderr_text->data, stderr_text->data + drop, stderr_text->size - drop);
-        stderr_text->size -= drop;
-        watch->end->stderr_cut = true;
-    }
-    if (qn_buf_append(stderr_text, data, size) != QUERN_OK) {
-        return; /* out of memory: the older lines are kept */
-    }
-}
-
 /* Reads one piece, then the other descriptors are polled. */
 static void read_piece(struct watch *watch, int which)
 {
@@ -132,7 +109,7 @@ static void read_piece(struct watch *watch, int which)
         watch->progress_reads++;
         watch->spec->on_progress(piece, (size_t)count, watch->spec->user);
     } else {
-        keep_stderr(watch, piece, (size_t)count);
+        qn_stderr_tail_add(&watch->stderr_tail, piece, (size_t)count);
     }
 }
 
@@ -279,58 +256,6 @@ static void watch_child(struct watch *watch)
     }
 }
 
-/* Writing to a child that closed its stdin raises SIGPIPE in this thread: block it, and take back
- * the one we caused. */
-static bool block_sigpipe(sigset_t *ret_before)
-{
-    sigset_t pending;
-    sigset_t pipe_only;
-    sigemptyset(&pending);
-    (void)sigpending(&pending);
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    (void)pthread_sigmask(SIG_BLOCK, &pipe_only, ret_before);
-    return sigismember(&pending, SIGPIPE) == 1;
-}
-
-static void restore_sigpipe(const sigset_t *before, bool was_pending)
-{
-    if (!was_pending) {
-        static const struct timespec now = {0};
-        sigset_t pipe_only;
-        sigemptyset(&pipe_only);
-        sigaddset(&pipe_only, SIGPIPE);
-        while (sigtimedwait(&pipe_only, NULL, &now) < 0 && errno == EINTR) {
-        }
-    }
-    (void)pthread_sigmask(SIG_SETMASK, before, NULL);
-}
-
-/* The errno with which the shell was not started; 0: it ran. */
-static int errno_of_start(const struct qn_spawned *child, const struct qn_buf *stderr_text)
-{
-    int code = 0;
-    const size_t size = sizeof child->mark + sizeof code;
-    if (stderr_text->size != size ||
-        memcmp(stderr_text->data, &child->mark, sizeof child->mark) != 0) {
-        return 0;
-    }
-    memcpy(&code, stderr_text->data + sizeof child->mark, sizeof code);
-    return code;
-}
-
-/* All but E2BIG may be over in a moment. */
-static quern_status refuse_start(int code, quern_error *err)
-{
-    if (code == E2BIG) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "the command and its environment are too large for the system: "
-                            "shorten the worker's environment, the command or the task's headers, "
-                            "or allow more (ulimit -s)");
-    }
-    return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
-}
-
 quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end *ret_end,
                           quern_error *err)
 {
@@ -347,10 +272,6 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
     }
     *ret_end = (struct qn_child_end){0};
     qn_buf_init(&ret_end->output, spec->stdout_size_max);
-    const size_t report_size = sizeof child.mark + sizeof(int);
-    const size_t kept_max =
-        spec->stderr_size_max > report_size ? spec->stderr_size_max : report_size;
-    qn_buf_init(&ret_end->stderr_text, 2 * kept_max);
     struct watch watch = {
         .spec = spec,
         .end = ret_end,
@@ -361,28 +282,25 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
                 [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
                 [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
         .pid = child.pid,
-        .stderr_kept_max = kept_max,
         .alarm_mono_ns = INT64_MAX,
     };
-    sigset_t before;
-    bool was_pending = block_sigpipe(&before);
+    qn_stderr_tail_init(&watch.stderr_tail, spec->stderr_size_max > QN_SPAWN_REPORT_SIZE
+                                                ? spec->stderr_size_max
+                                                : QN_SPAWN_REPORT_SIZE);
+    struct qn_sigpipe sigpipe;
+    qn_sigpipe_block(&sigpipe);
     if (spec->input_size == 0) {
         close_watched(&watch, IN);
     }
     watch_child(&watch);
-    restore_sigpipe(&before, was_pending);
-    struct qn_buf *stderr_text = &ret_end->stderr_text;
-    int code = errno_of_start(&child, stderr_text);
-    if (code != 0) {
+    qn_sigpipe_restore(&sigpipe);
+    status = qn_spawn_refusal(&child, &watch.stderr_tail.text, err);
+    qn_stderr_tail_trim(&watch.stderr_tail, spec->stderr_size_max);
+    ret_end->stderr_text = watch.stderr_tail.text;
+    ret_end->stderr_cut = watch.stderr_tail.is_cut;
+    if (status != QUERN_OK) {
         qn_child_end_finish(ret_end);
-        return refuse_start(code, err);
-    }
-    if (stderr_text->size > spec->stderr_size_max) {
-        size_t drop = stderr_text->size - spec->stderr_size_max;
-        memmove(stderr_text->data, stderr_text->data + drop, spec->stderr_size_max);
-        stderr_text->size = spec->stderr_size_max;
-        stderr_text->data[stderr_text->size] = '\0';
-        ret_end->stderr_cut = true;
+        return status;
     }
     return QUERN_OK;
 }

@@ -387,3 +387,32 @@ fail:
     }
     return status;
 }
+
+/* The errno with which the shell was not started; 0: it ran. */
+static int errno_of_start(const struct qn_spawned *child, const struct qn_buf *stderr_text)
+{
+    int code = 0;
+    if (stderr_text->size != QN_SPAWN_REPORT_SIZE ||
+        memcmp(stderr_text->data, &child->mark, sizeof child->mark) != 0) {
+        return 0;
+    }
+    memcpy(&code, stderr_text->data + sizeof child->mark, sizeof code);
+    return code;
+}
+
+/* All but E2BIG may be over in a moment. */
+quern_status qn_spawn_refusal(const struct qn_spawned *spawned, const struct qn_buf *stderr_text,
+                              quern_error *err)
+{
+    int code = errno_of_start(spawned, stderr_text);
+    if (code == 0) {
+        return QUERN_OK;
+    }
+    if (code == E2BIG) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "the command and its environment are too large for the system: "
+                            "shorten the worker's environment, the command or the task's headers, "
+                            "or allow more (ulimit -s)");
+    }
+    return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(code));
+}

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/text/buf.h"
 #include "pool/exec/limits.h"
 #include "quern/status.h"
 
@@ -15,6 +16,8 @@
 struct qn_spawn_mark {
     uint64_t numbers[2];
 };
+
+#define QN_SPAWN_REPORT_SIZE (sizeof(struct qn_spawn_mark) + sizeof(int))
 
 struct qn_spawned {
     pid_t pid;                 /* of its guard, which ends as it ends; also the process group */
@@ -39,5 +42,9 @@ struct qn_spawn_request {
  * QUERN_E_FULL: nothing runs. */
 QUERN_NODISCARD quern_status qn_spawn(const struct qn_spawn_request *request,
                                       struct qn_spawned *ret_spawned, quern_error *err);
+/* The command has ended with this text on stderr. QUERN_E_FULL, QUERN_E_INVALID: the shell was not
+ * even executed, as qn_child_run says. */
+QUERN_NODISCARD quern_status qn_spawn_refusal(const struct qn_spawned *spawned,
+                                              const struct qn_buf *stderr_text, quern_error *err);
 
 #endif
