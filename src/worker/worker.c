@@ -329,5 +329,6 @@ void quern_worker_free(quern_worker *worker)
         return; /* leaked on purpose: its threads are not ours, or still use it */
     }
     drop_runs(worker);
+    qn_run_table_free_types(&worker->run_table);
     dismantle(worker);
 }

@@ -21,6 +21,7 @@
 #include "worker/fetch/drain.h"
 #include "worker/fetch/response.h"
 #include "worker/internal.h"
+#include "worker/run/execute.h"
 #include "worker/run/give_back.h"
 
 enum {
@@ -163,7 +164,11 @@ static bool give_back_late(struct quern_worker *worker, int64_t now_mono_ns)
         pump->due_known_at_mono_ns = now_mono_ns; /* else there would have been a notice */
     }
     bool busy = worker->look || worker->run_table.held_count > 0;
+    bool wake = qn_execute_submit_ready(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (wake) {
+        qn_pool_wake(worker->pool);
+    }
     return busy;
 }
 
@@ -212,14 +217,16 @@ static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 }
 
 /* Whether a worker that stops when nothing is due has to continue all the same: tasks of workers
- * that died may be pending soon, and delayed ones may be due that no worker has moved yet. */
+ * that died may be pending soon, delayed ones may be due that no worker has moved yet, and those
+ * that the limit of a pattern holds up come back. */
 static bool expects_tasks(struct quern_worker *worker)
 {
     const struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
     bool has_recovered = worker->has_recovered;
+    bool has_aside = qn_clock_mono_ns() < worker->run_table.aside_until_mono_ns;
     (void)pthread_mutex_unlock(&worker->mutex);
-    return !has_recovered || !pump->armed || pump->second.open ||
+    return !has_recovered || has_aside || !pump->armed || pump->second.open ||
            pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock);
 }
 

@@ -66,7 +66,7 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
     size_t asked = other->open ? other->exchange.room : 0;
     size_t slots = worker->options.concurrency;
     slots = slots > table->stuck_count ? slots - table->stuck_count : 0;
-    size_t taken = table->waiting_count + table->running_count + asked;
+    size_t taken = table->waiting_count - table->parked_count + table->running_count + asked;
     size_t free_slots = slots > taken ? slots - taken : 0;
     *ret_free = (uint32_t)free_slots;
     if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) ||

@@ -10,6 +10,7 @@
 #include "worker/internal.h"
 #include "worker/policy/failure.h"
 #include "worker/run/execute.h"
+#include "worker/run/give_back.h"
 #include "worker/run/mux.h"
 #include "worker/run/report.h"
 #include "worker/run/verdict.h"
@@ -230,16 +231,19 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
     pump->ahead = ahead;
 }
 
-/* With mutex held. To the pool, unless it has already ended. */
-static void add_run(struct qn_run_table *table, struct qn_list *node, struct qn_list *items)
+/* With mutex held. To the pool, unless it has already ended, or there is no place for it. */
+static void add_run(struct quern_worker *worker, struct qn_list *node, struct qn_list *items)
 {
+    struct qn_run_table *table = &worker->run_table;
     struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
     qn_run_table_add(table, run);
     if (run->unknown) {
         const struct qn_verdict verdict = run->verdict;
         qn_run_table_finish(table, run, &verdict);
-    } else {
+    } else if (qn_run_table_place(table, run)) {
         qn_list_append(items, node);
+    } else if (run->place == QN_PLACE_NONE) {
+        qn_give_back_aside(worker, run, run->leased_at_mono_ns);
     }
 }
 
@@ -258,7 +262,7 @@ static void take_runs(struct quern_worker *worker, struct qn_exchange_request *r
     for (int rank = 0; rank < RANK_COUNT; rank++) {
         struct qn_list *node = qn_list_shift(&ranks[rank]);
         while (node != NULL) {
-            add_run(&worker->run_table, node, &items);
+            add_run(worker, node, &items);
             node = qn_list_shift(&ranks[rank]);
         }
     }

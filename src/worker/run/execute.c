@@ -141,7 +141,19 @@ static void finish_run(struct quern_worker *worker, struct quern_run *run,
         qn_signals_run_settled(worker);
     }
     qn_run_release(run);
+    bool wake = qn_execute_submit_ready(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
+    if (wake) {
+        qn_pool_wake(worker->pool);
+    }
+}
+
+bool qn_execute_submit_ready(struct quern_worker *worker)
+{
+    struct qn_list items;
+    qn_list_init(&items);
+    return qn_run_table_take_ready(&worker->run_table, qn_clock_mono_ns(), &items) &&
+           qn_pool_submit(worker->pool, &items);
 }
 
 void qn_execute_handler(struct quern_run *run, const quern_mux *mux)

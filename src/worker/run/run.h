@@ -53,6 +53,9 @@ enum qn_run_phase {
     QN_RUN_FENCED    /* given up while its handler still runs; its thread frees it */
 };
 
+/* Of a run whose pattern has a limit of its own: see run_table.h. */
+enum qn_run_place { QN_PLACE_NONE, QN_PLACE_PARKED, QN_PLACE_READY, QN_PLACE_TAKEN };
+
 /* The fate of the task, decided when the handler returned or was abandoned. Guarded by the
  * worker's mutex until the run is finished, then the pump's. */
 struct qn_verdict {
@@ -75,16 +78,18 @@ struct quern_run {
     struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
     const struct qn_mux_entry *entry; /* NULL: no handler here, or the test kit's */
-    void *owner;                      /* the worker, or the test kit */
-    size_t references;                /* guarded by the worker's mutex */
-    enum qn_run_phase phase;          /* guarded by the worker's mutex, as all down to verdict */
-    uint64_t extend_round;            /* which extension of leases it was part of last */
+    struct qn_run_type *type;         /* NULL: its pattern has no limit; mutex, as is place */
+    enum qn_run_place place;
+    void *owner;             /* the worker, or the test kit */
+    size_t references;       /* guarded by the worker's mutex */
+    enum qn_run_phase phase; /* guarded by the worker's mutex, as all down to verdict */
+    uint64_t extend_round;   /* which extension of leases it was part of last */
     uint64_t progress_round; /* in which its progress was stored last, see keeper/progress.c */
     bool lost;               /* the lease is lost, by the answer of the broker or by the clock */
     bool lease_unsure;       /* it may end later than lease_until_boot_ms */
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
-    bool unknown;            /* no handler here: it has its verdict before it waits */
+    bool unknown;            /* left to others: it has its verdict before it waits */
     struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;

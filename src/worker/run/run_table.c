@@ -2,10 +2,26 @@
 /* run_table.c - moves runs between the lists of the worker and keeps the counts right.
  *
  * No I/O, no locks of its own: everything happens under the worker's mutex, so that all threads see
- * a run in exactly one phase. The assertions are the drawing in run_table.h. */
+ * a run in exactly one phase. The assertions are the drawing in run_table.h.
+ *
+ * No broker knows patterns when it leases, so more runs of one are leased than its limit allows.
+ * Those that are likely to get a place within QN_TAKE_BACK_MS are parked, so that short runs follow
+ * each other without a request in between; the others, and those that are parked for longer, go
+ * aside into retry, from where every worker can take them. */
 #include "worker/run/run_table.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
+#include "base/memory/alloc.h"
+#include "worker/run/mux.h"
+
+enum {
+    GLIDE = 32,
+    ASIDE_MS = 500, /* a run without a place stays away for so long, and longer if there are many */
+    SPREAD_MS_MAX = 30000,
+    GAP_NS_MIN = 500000,  /* 2000 a second: more would only load the broker */
+    GAP_NS_MAX = 20000000 /* 50 a second: another worker may have places for them */
+};
 
 void qn_run_table_init(struct qn_run_table *table)
 {
@@ -13,6 +29,146 @@ void qn_run_table_init(struct qn_run_table *table)
     qn_list_init(&table->waiting);
     qn_list_init(&table->starting);
     qn_list_init(&table->finished);
+    qn_list_init(&table->ready);
+}
+
+void qn_run_table_free_types(struct qn_run_table *table)
+{
+    struct qn_run_type *type = table->types;
+    while (type != NULL) {
+        struct qn_run_type *next = type->next;
+        qn_free(type);
+        type = next;
+    }
+    table->types = NULL;
+}
+
+/* NULL: memory is out. */
+static struct qn_run_type *type_of(struct qn_run_table *table, const struct qn_mux_entry *entry)
+{
+    struct qn_run_type *type = table->types;
+    while (type != NULL && type->entry != entry) {
+        type = type->next;
+    }
+    if (type == NULL) {
+        type = qn_alloc_zero(1, sizeof *type);
+    }
+    if (type != NULL && type->entry == NULL) {
+        type->entry = entry;
+        qn_list_init(&type->parked);
+        type->next = table->types;
+        table->types = type;
+    }
+    return type;
+}
+
+/* As many as will find a place before they would be put aside. */
+static uint32_t parked_max(const struct qn_run_type *type)
+{
+    uint32_t limit = type->entry->options.concurrency;
+    if (type->mean_ns == 0) {
+        return limit < QN_PREFETCH_MAX ? limit : QN_PREFETCH_MAX;
+    }
+    int64_t in_time = QN_TAKE_BACK_MS * QN_NS_PER_MS / type->mean_ns * (int64_t)limit;
+    return in_time < QN_PREFETCH_MAX ? (uint32_t)in_time : QN_PREFETCH_MAX;
+}
+
+bool qn_run_table_place(struct qn_run_table *table, struct quern_run *run)
+{
+    QN_ASSERT(run->phase == QN_RUN_WAITING);
+    if (run->entry == NULL || run->entry->options.concurrency == 0) {
+        return true;
+    }
+    struct qn_run_type *type = type_of(table, run->entry);
+    if (type == NULL) {
+        return false;
+    }
+    run->type = type;
+    if (type->taken < run->entry->options.concurrency) {
+        type->taken++;
+        run->place = QN_PLACE_TAKEN;
+        return true;
+    }
+    if (type->parked_count < parked_max(type)) {
+        type->parked_count++;
+        table->parked_count++;
+        qn_list_append(&type->parked, &run->item.node);
+        run->place = QN_PLACE_PARKED;
+    }
+    return false;
+}
+
+/* A place is free: the run that waits longest gets it. */
+static void promote(struct qn_run_table *table, struct qn_run_type *type)
+{
+    while (type->parked_count > 0 && type->taken < type->entry->options.concurrency) {
+        struct qn_list *node = qn_list_shift(&type->parked);
+        QN_CONTAINER_OF(node, struct quern_run, item.node)->place = QN_PLACE_READY;
+        qn_list_append(&table->ready, node);
+        type->parked_count--;
+        type->taken++;
+    }
+}
+
+static void leave_place(struct qn_run_table *table, struct quern_run *run)
+{
+    struct qn_run_type *type = run->type;
+    switch (run->place) {
+    case QN_PLACE_NONE:
+        return;
+    case QN_PLACE_PARKED:
+        type->parked_count--;
+        break;
+    case QN_PLACE_READY:
+    case QN_PLACE_TAKEN:
+        type->taken--;
+        break;
+    }
+    if (run->place != QN_PLACE_TAKEN) {
+        qn_list_remove(&run->item.node);
+        table->parked_count--;
+    }
+    run->place = QN_PLACE_NONE;
+    promote(table, type);
+}
+
+bool qn_run_table_take_ready(struct qn_run_table *table, int64_t now_mono_ns, struct qn_list *items)
+{
+    bool found = false;
+    struct qn_list *node = qn_list_shift(&table->ready);
+    while (node != NULL) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
+        run->place = QN_PLACE_TAKEN;
+        run->leased_at_mono_ns = now_mono_ns; /* from now on it waits for a slot */
+        table->parked_count--;
+        qn_list_append(items, node);
+        found = true;
+        node = qn_list_shift(&table->ready);
+    }
+    return found;
+}
+
+int64_t qn_run_table_aside_ms(struct qn_run_table *table, const struct quern_run *run,
+                              int64_t now_mono_ns, struct qn_random *random)
+{
+    int64_t delay_ms = ASIDE_MS + (int64_t)qn_random_below(random, ASIDE_MS / 4);
+    struct qn_run_type *type = run->type;
+    if (type != NULL) {
+        int64_t gap_ns = type->mean_ns / (2 * (int64_t)type->entry->options.concurrency);
+        gap_ns = gap_ns > GAP_NS_MIN ? gap_ns : GAP_NS_MIN;
+        int64_t at_ns = type->back_at_mono_ns + (gap_ns < GAP_NS_MAX ? gap_ns : GAP_NS_MAX);
+        at_ns = at_ns > now_mono_ns ? at_ns : now_mono_ns;
+        int64_t spread_ms = (at_ns - now_mono_ns) / QN_NS_PER_MS;
+        if (spread_ms < SPREAD_MS_MAX) {
+            type->back_at_mono_ns = at_ns;
+        }
+        delay_ms += spread_ms;
+    }
+    int64_t back_at_ns = now_mono_ns + (delay_ms + ASIDE_MS) * QN_NS_PER_MS;
+    if (back_at_ns > table->aside_until_mono_ns) {
+        table->aside_until_mono_ns = back_at_ns;
+    }
+    return delay_ms;
 }
 
 static void count_charged(struct qn_run_table *table, const struct quern_run *run, int more)
@@ -45,6 +201,16 @@ void qn_run_table_start(struct qn_run_table *table, struct quern_run *run)
     }
 }
 
+static void measure(const struct quern_run *run)
+{
+    if (run->type != NULL && run->ended_at_mono_ns > run->started_at_mono_ns &&
+        run->started_at_mono_ns != 0) {
+        int64_t run_ns = run->ended_at_mono_ns - run->started_at_mono_ns;
+        int64_t mean_ns = run->type->mean_ns;
+        run->type->mean_ns = mean_ns == 0 ? run_ns : mean_ns + (run_ns - mean_ns) / GLIDE;
+    }
+}
+
 static void set_verdict(struct qn_run_table *table, struct quern_run *run,
                         const struct qn_verdict *verdict)
 {
@@ -64,6 +230,8 @@ void qn_run_table_finish(struct qn_run_table *table, struct quern_run *run,
         table->running_count--;
     }
     run->phase = QN_RUN_FINISHED;
+    measure(run);
+    leave_place(table, run);
     set_verdict(table, run, verdict);
 }
 
@@ -73,6 +241,7 @@ void qn_run_table_fence(struct qn_run_table *table, struct quern_run *run,
     QN_ASSERT(run->phase == QN_RUN_RUNNING);
     table->running_count--;
     run->phase = QN_RUN_FENCED;
+    leave_place(table, run);
     atomic_store(&run->abandoned, true);
     set_verdict(table, run, verdict);
 }

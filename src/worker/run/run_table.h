@@ -5,11 +5,30 @@
  *             |                    |---- fence ---------^
  *             '---- finish --------'     (its thread still runs)
  *
+ * A pattern may have a limit of its own, below the worker's slots. A run of it that finds no place
+ * is parked: it waits here and not in the pool, and takes no slot.
+ *
+ *   place --> taken ------ finish, fence --> none
+ *       |       ^--- take_ready --- ready <--,
+ *       '--> parked ---- a place gets free --'
+ *
  * All functions are called with the worker's mutex held. */
 #ifndef QN_WORKER_RUN_RUN_TABLE_H
 #define QN_WORKER_RUN_RUN_TABLE_H
 
+#include "base/random.h"
 #include "worker/run/run.h"
+
+/* The runs of a pattern with a limit. */
+struct qn_run_type {
+    struct qn_run_type *next;
+    const struct qn_mux_entry *entry;
+    uint32_t taken; /* its runs in the pool, or on their way there */
+    uint32_t parked_count;
+    struct qn_list parked;   /* by item.node */
+    int64_t mean_ns;         /* of its runs, gliding; 0: none has ended */
+    int64_t back_at_mono_ns; /* when the last of those put aside comes back */
+};
 
 struct qn_run_table {
     struct qn_list held;     /* all of them, by quern_run.node */
@@ -21,10 +40,26 @@ struct qn_run_table {
     size_t running_count;
     size_t finished_count;
     uint32_t charged[QN_ALONE_CHARGES - 1]; /* [c - 1]: held runs of tasks of level c or above */
+    struct qn_run_type *types;              /* owned */
+    struct qn_list ready;                   /* by item.node: to be given to the pool */
+    size_t parked_count;                    /* waiting, but not in the pool: parked or ready */
+    int64_t aside_until_mono_ns;            /* when the last run that found no place comes back */
     size_t stuck_count; /* pool threads that are lost to handlers which do not end */
 };
 
 void qn_run_table_init(struct qn_run_table *table);
+/* When no run is left. */
+void qn_run_table_free_types(struct qn_run_table *table);
+/* A run that waits: whether it may go to the pool (true also for patterns without a limit), or is
+ * parked, see its place; false and no place: it must be left to others. */
+bool qn_run_table_place(struct qn_run_table *table, struct quern_run *run);
+/* Moves the runs that have got a place to `items`, for the pool. False: there are none. */
+bool qn_run_table_take_ready(struct qn_run_table *table, int64_t now_mono_ns,
+                             struct qn_list *items);
+/* How long a run without a place stays away: so that these come back one by one, about as fast as
+ * they can be run. */
+int64_t qn_run_table_aside_ms(struct qn_run_table *table, const struct quern_run *run,
+                              int64_t now_mono_ns, struct qn_random *random);
 /* Takes over the caller's reference. */
 void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run);
 /* The handler's thread gets a reference. */
