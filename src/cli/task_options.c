@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "base/text/duration.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
 #include "task/policy.h"
@@ -54,6 +55,48 @@ static int read_policies(const struct qn_cli *cli, quern_task *task)
     }
     if (policy != NULL && !qn_policy_on_duplicate(policy, &task->on_duplicate)) {
         return qn_cli_usage(cli, "--on-duplicate: '%s' is not " QN_POLICY_ON_DUPLICATE, policy);
+    }
+    const char *backoff = qn_args_text(&cli->args, QN_TASK_BACKOFF);
+    return backoff == NULL ? QN_EXIT_OK : qn_task_options_backoff(cli, backoff, &task->retry);
+}
+
+/* DURATION, or with a cap DURATION:DURATION. */
+static bool read_durations(const char *text, bool may_have_cap, int64_t *ret_base_ms,
+                           int64_t *ret_cap_ms)
+{
+    char base[64];
+    const char *colon = strchr(text, ':');
+    size_t size = colon != NULL ? (size_t)(colon - text) : strlen(text);
+    if (size >= sizeof base || (colon != NULL && !may_have_cap)) {
+        return false;
+    }
+    memcpy(base, text, size);
+    base[size] = '\0';
+    return qn_duration_parse(base, ret_base_ms, NULL) == QUERN_OK && *ret_base_ms > 0 &&
+           (colon == NULL || (qn_duration_parse(colon + 1, ret_cap_ms, NULL) == QUERN_OK &&
+                              *ret_cap_ms >= *ret_base_ms));
+}
+
+int qn_task_options_backoff(const struct qn_cli *cli, const char *text,
+                            quern_retry_policy *ret_policy)
+{
+    static const char fixed[] = "fixed:";
+    static const char exponential[] = "exponential:";
+    int64_t base_ms = 0;
+    int64_t cap_ms = 0;
+    if (strcmp(text, "asynq") == 0) {
+        *ret_policy = (quern_retry_policy)QUERN_BACKOFF_ASYNQ;
+    } else if (strncmp(text, fixed, strlen(fixed)) == 0 &&
+               read_durations(text + strlen(fixed), false, &base_ms, &cap_ms)) {
+        *ret_policy = (quern_retry_policy)QUERN_BACKOFF_FIXED(base_ms);
+    } else if (strncmp(text, exponential, strlen(exponential)) == 0 &&
+               read_durations(text + strlen(exponential), true, &base_ms, &cap_ms)) {
+        *ret_policy = (quern_retry_policy)QUERN_BACKOFF_EXPONENTIAL(base_ms, cap_ms);
+    } else {
+        return qn_cli_usage(cli,
+                            "--backoff: '%s' is not asynq, fixed:D or exponential:D[:CAP] "
+                            "with durations above 0, CAP at least D",
+                            text);
     }
     return QN_EXIT_OK;
 }

@@ -28,6 +28,7 @@ enum qn_task_option {
     QN_TASK_KILL_AFTER,
     QN_TASK_CPU,
     QN_TASK_MEMORY,
+    QN_TASK_BACKOFF,
     QN_TASK_OPTION_COUNT
 };
 
@@ -82,7 +83,10 @@ enum qn_task_option {
         {"cpu", "D", "processor time of one run", QN_OPTION_DURATION, .unlisted = true}, \
     [QN_TASK_MEMORY] = \
         {"memory", "SIZE", "address space of one run: 512M, 2G", QN_OPTION_SIZE, \
-        .unlisted = true}
+        .unlisted = true}, \
+    [QN_TASK_BACKOFF] = \
+        {"backoff", "WHAT", "asynq, fixed:D or exponential:D[:CAP]", \
+        QN_OPTION_TEXT, .unlisted = true}
 /* clang-format on */
 
 /* What a task borrows. */
@@ -99,6 +103,9 @@ void qn_task_parts_finish(struct qn_task_parts *parts);
  * the default. Reports its errors, returns the exit code. */
 QUERN_NODISCARD int qn_task_options_read(const struct qn_cli *cli, struct qn_task_parts *parts,
                                          quern_task *ret_task);
+/* Reads asynq, fixed:D or exponential:D[:CAP]. Reports its errors, returns the exit code. */
+QUERN_NODISCARD int qn_task_options_backoff(const struct qn_cli *cli, const char *text,
+                                            quern_retry_policy *ret_policy);
 /* Sets the payload: the text, or with "-" what stdin has; NULL: none. */
 QUERN_NODISCARD int qn_task_options_payload(const struct qn_cli *cli, const char *text,
                                             struct qn_task_parts *parts, quern_task *task);

@@ -18,6 +18,7 @@
 #include "cli/memory.h"
 #include "cli/work/aggregate.h"
 #include "cli/work/end.h"
+#include "cli/work/policies.h"
 #include "cli/work/queues.h"
 #include "cli/work/signal.h"
 #include "cli/work/start.h"
@@ -47,7 +48,18 @@ enum option {
     OPTION_AGGREGATE_TYPE,
     OPTION_GROUP_GRACE,
     OPTION_GROUP_MAX_DELAY,
-    OPTION_GROUP_MAX_SIZE
+    OPTION_GROUP_MAX_SIZE,
+    OPTION_SOFT_SHUTDOWN_TIMEOUT,
+    OPTION_PREFETCH,
+    OPTION_TIMEOUT,
+    OPTION_KILL_AFTER,
+    OPTION_RETRY_MAX,
+    OPTION_BACKOFF,
+    OPTION_NO_RETRY,
+    OPTION_ONLY_RETRY,
+    OPTION_ACK_ON,
+    OPTION_ON_CRASH,
+    OPTION_TYPE_CONCURRENCY
 };
 
 static const struct qn_option options[] = {
@@ -72,7 +84,7 @@ static const struct qn_option options[] = {
     [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "how long to wait for runs to end (8s)",
                                  QN_OPTION_DURATION},
     [OPTION_LEASE] = {"lease", "D", "others get a dead worker's tasks after D (30s)",
-                      QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN},
+                      QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN, .unlisted = true},
     [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
                      QN_OPTION_TEXT, .unlisted = true},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
@@ -99,6 +111,29 @@ static const struct qn_option options[] = {
                                 QN_OPTION_TEXT, .repeats = true, .unlisted = true},
     [OPTION_GROUP_MAX_SIZE] = {"group-max-size", "[PATTERN=]N", "or when there are N",
                                QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_SOFT_SHUTDOWN_TIMEOUT] = {"soft-shutdown-timeout", "D", "then for cancelled ones (1s)",
+                                      QN_OPTION_DURATION, .unlisted = true},
+    [OPTION_PREFETCH] = {"prefetch", "N", "runs fetched beyond free slots; never: none",
+                         QN_OPTION_COUNT, .min = 1, .max = QN_PREFETCH_MAX, .never = true,
+                         .unlisted = true},
+    [OPTION_TIMEOUT] = {"timeout", "[PATTERN=]D", "limit of a run, unless the task has its own",
+                        QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_KILL_AFTER] = {"kill-after", "[PATTERN=]D", "from TERM to KILL of a command (5s)",
+                           QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_RETRY_MAX] = {"retry-max", "[PATTERN=]N", "retries, unless the task has its own",
+                          QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_BACKOFF] = {"backoff", "[PATTERN=]WHAT", "delay of retries, see the manual",
+                        QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_NO_RETRY] = {"no-retry", "[PATTERN=]CLASS,...", "errors that are not retried",
+                         QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_ONLY_RETRY] = {"only-retry", "[PATTERN=]CLASS,...", "errors that alone are retried",
+                           QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_ACK_ON] = {"ack-on", "[PATTERN=]WHAT", "failure, timeout or both: no retry",
+                       QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_ON_CRASH] = {"on-crash", "[PATTERN=]WHAT", "requeue, fail, archive or drop",
+                         QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    [OPTION_TYPE_CONCURRENCY] = {"type-concurrency", "[PATTERN=]N", "runs of a pattern at a time",
+                                 QN_OPTION_TEXT, .repeats = true, .unlisted = true},
 };
 
 /* --- Options -------------------------------------------------------------------------- */
@@ -178,6 +213,23 @@ static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
     return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
+static int read_policies(const struct qn_cli *cli, quern_mux *mux)
+{
+    const struct qn_work_policy_options places = {
+        .exec = OPTION_EXEC,
+        .timeout = OPTION_TIMEOUT,
+        .kill_after = OPTION_KILL_AFTER,
+        .retry_max = OPTION_RETRY_MAX,
+        .backoff = OPTION_BACKOFF,
+        .no_retry = OPTION_NO_RETRY,
+        .only_retry = OPTION_ONLY_RETRY,
+        .ack_on = OPTION_ACK_ON,
+        .on_crash = OPTION_ON_CRASH,
+        .concurrency = OPTION_TYPE_CONCURRENCY,
+    };
+    return qn_work_policies_read(cli, places, mux);
+}
+
 static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
 {
     if (!qn_args_given(&cli->args, OPTION_EXEC) && !qn_args_given(&cli->args, OPTION_AGGREGATE) &&
@@ -193,6 +245,9 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
     int exit_code = set_unknown(cli, mux);
     exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC) : exit_code;
     exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC_LOOP) : exit_code;
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = read_policies(cli, mux);
+    }
     if (exit_code == QN_EXIT_OK) {
         const struct qn_work_aggregate_options places = {
             .aggregate = OPTION_AGGREGATE,
@@ -233,6 +288,10 @@ static quern_worker_options worker_options(struct qn_work *work)
     if (shutdown_ms == 0 && qn_args_given(args, OPTION_SHUTDOWN_TIMEOUT)) {
         shutdown_ms = 1; /* the library's zero is its default */
     }
+    int64_t soft_ms = qn_args_number(args, OPTION_SOFT_SHUTDOWN_TIMEOUT, 0);
+    if (soft_ms == 0 && qn_args_given(args, OPTION_SOFT_SHUTDOWN_TIMEOUT)) {
+        soft_ms = 1;
+    }
     return (quern_worker_options){
         .queues = work->queues,
         .queue_count = work->queue_count,
@@ -242,6 +301,8 @@ static quern_worker_options worker_options(struct qn_work *work)
         .until_idle = work->until_idle,
         .host = qn_args_text(args, OPTION_HOST),
         .shutdown_timeout_ms = shutdown_ms,
+        .soft_shutdown_timeout_ms = soft_ms,
+        .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .no_wait = work->no_wait,
         .on_log = on_log,

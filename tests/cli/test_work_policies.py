@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern work: options of single commands, and a shutdown in stages."""
+
+import os
+import signal
+
+from lib_cli import CliTest, EXIT_USAGE, main
+
+
+class WorkPoliciesTest(CliTest):
+    def work(self, *options):
+        return self.quern("work", "--until-idle", *options)
+
+    def inspect(self, task):
+        return self.json("task", "inspect", task)
+
+    def test_options_are_for_all_commands_or_for_one_pattern(self):
+        tasks = {kind: self.enqueue(kind) for kind in ("a", "b")}
+        own = self.enqueue("a", "", "--retry-max", "3")
+        self.work("--exec", "a=exit 2", "--exec", "b=exit 2", "--retry-max", "b=7",
+                  "--retry-max", "never")
+        self.assertEqual(self.inspect(tasks["a"])["state"], "archived")
+        self.assertEqual(self.inspect(tasks["b"])["state"], "retry")
+        self.assertEqual(self.inspect(own)["state"], "retry")  # it was enqueued with its own
+
+    def test_classes_crashes_and_final_failures(self):
+        tasks = {kind: self.enqueue(kind) for kind in ("code", "only", "ack", "slow", "crash",
+                                                       "drop")}
+        self.work("--exec", "code=exit 2", "--no-retry", "code=exit/2,exit/3",
+                  "--exec", "only=echo error-class=dns >&3; exit 1", "--only-retry", "only=dns",
+                  "--exec", "ack=exit 1", "--ack-on", "ack=failure",
+                  "--exec", "slow=sleep 60", "--timeout", "slow=100ms", "--ack-on", "slow=timeout",
+                  "--exec", "crash=kill -9 $$", "--on-crash", "crash=archive",
+                  "--exec", "drop=kill -9 $$", "--on-crash", "drop=drop")
+        states = {kind: self.inspect(task)["state"] for kind, task in tasks.items()
+                  if kind != "drop"}
+        self.assertEqual(states, {"code": "archived", "only": "retry", "ack": "archived",
+                                  "slow": "archived", "crash": "archived"})
+        self.assertEqual(self.inspect(tasks["code"])["error"],
+                         'class "exit/2" is not retried: exit status 2')
+        self.assertNotEqual(self.quern("task", "inspect", tasks["drop"]).returncode, 0)
+
+    def test_backoff_of_a_command_and_of_a_task(self):
+        first = self.enqueue("t")
+        own = self.enqueue("t", "", "--backoff", "fixed:3h")
+        self.work("--exec", "t=exit 1", "--backoff", "fixed:1h")
+        due = {task: self.inspect(task)["due_at_ms"] for task in (first, own)}
+        self.assertGreater(due[own] - due[first], 7000000)
+        self.assertLess(due[own] - due[first], 7400000)
+
+    def test_a_pattern_runs_one_at_a_time(self):
+        for _ in range(6):
+            self.enqueue("one")
+        lock = self.path("lock")
+        result = self.work("--concurrency", "4", "--type-concurrency", "1", "--exec",
+                           f"one=mkdir {lock} && sleep 0.05 && rmdir {lock}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(sum(self.counts().values()), 0)
+
+    def test_each_signal_ends_a_stage_of_the_shutdown(self):
+        task = self.enqueue("deaf")
+        worker = self.start("work", "--shutdown-timeout", "1h", "--soft-shutdown-timeout", "1h",
+                            "--kill-after", "1h", "--exec",
+                            f"deaf=trap 'touch {self.path('term')}' TERM; touch {self.path('up')};"
+                            " while :; do sleep 0.1; done")
+        self.until(lambda: self.exists("up"), "the command runs")
+        worker.send_signal(signal.SIGTERM)
+        self.until(lambda: "worker drains" in self.read(worker.log_name), "the first stage")
+        self.assertFalse(self.exists("term"))
+        worker.send_signal(signal.SIGTERM)
+        self.until(lambda: self.exists("term"), "the second stage")
+        self.assertIsNone(worker.poll())
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(60)
+        found = self.inspect(task)
+        self.assertEqual(found["state"], "pending")
+        self.assertEqual(found["retry_count"], 0)
+
+    def exists(self, name):
+        return os.path.exists(self.path(name))
+
+    def test_wrong_options_are_refused(self):
+        for words in (("--timeout", "x=1s"), ("--timeout", "=1s"), ("--timeout", "0"),
+                      ("--timeout", "soon"), ("--kill-after", "a=0"), ("--retry-max", "26"),
+                      ("--retry-max", "0"), ("--retry-max", "a=b"), ("--backoff", "fixed"),
+                      ("--backoff", "fixed:0"), ("--backoff", "fixed:1s:2s"),
+                      ("--backoff", "exponential:2s:1s"), ("--backoff", "a=linear:1s"),
+                      ("--no-retry", ","), ("--no-retry", "a=b c"), ("--ack-on", "crash"),
+                      ("--on-crash", "retry"), ("--type-concurrency", "0"),
+                      ("--type-concurrency", "a=4097"), ("--prefetch", "65"),
+                      ("--no-retry", "x", "--only-retry", "y")):
+            self.fails(EXIT_USAGE, "work", "--exec", "a=true", *words)
+        self.fails(EXIT_USAGE, "enqueue", "t", "--backoff", "quick")
+
+
+if __name__ == "__main__":
+    main()
