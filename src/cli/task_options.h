@@ -75,7 +75,8 @@ enum qn_task_option {
         .repeats = true}, \
     [QN_TASK_PRIORITY] = \
         {"priority", "N", "-100 to 100: higher ones start first (SQLite only)", \
-        QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX}, \
+        QN_OPTION_COUNT, .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX, \
+        .unlisted = true}, \
     [QN_TASK_KILL_AFTER] = \
         {"kill-after", "D", "a run that is cancelled is killed after this", \
         QN_OPTION_DURATION, .unlisted = true}, \
