@@ -90,7 +90,7 @@ static const struct qn_option options[] = {
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
                         QN_OPTION_TEXT},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) if the broker is not available",
-                        QN_OPTION_FLAG},
+                        QN_OPTION_FLAG, .unlisted = true},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
     [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
