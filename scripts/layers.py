@@ -39,6 +39,7 @@ PUBLIC = {
     "quern/mux.h": "worker",
     "quern/handlers.h": "cli",
     "quern/worker.h": "worker",
+    "quern/zygote.h": "worker",
     "quern/testing.h": "worker",
     "quern/scheduler.h": "schedule",
     "quern/client.h": "client",
@@ -107,7 +108,8 @@ ROOMS = {
         ("fetch", r"fetch/", ["run"]),
         ("keeper", r"keeper/", ["run"]),
         ("exec", r"exec/", ["run"]),
-        ("worker", r"", ["fetch", "keeper", "exec"]),
+        ("prefork", r"prefork/", ["run"]),
+        ("worker", r"", ["fetch", "keeper", "exec", "prefork"]),
     ],
     "cli": [
         ("text", r"memory\.|output/text\.", []),

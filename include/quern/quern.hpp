@@ -22,5 +22,6 @@
 #include "quern/scheduler.hpp"
 #include "quern/task.hpp"
 #include "quern/worker.hpp"
+#include "quern/zygote.hpp"
 
 #endif

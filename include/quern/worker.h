@@ -8,6 +8,7 @@
 
 #include "quern/log.h"
 #include "quern/mux.h"
+#include "quern/zygote.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,12 @@ typedef struct quern_queue {
     uint32_t weight;   /* share of starts, 1 to 10000; 0: 1; under strict_priority the rank */
     uint32_t reserved; /* 0 */
 } quern_queue;
+
+/* Where handlers run. */
+typedef enum quern_pool {
+    QUERN_POOL_THREADS = 0, /* in threads of the worker's process */
+    QUERN_POOL_PREFORK = 1  /* each in a process of its own, see quern/zygote.h */
+} quern_pool;
 
 /* One run that ended, for counters and logs of the caller. */
 typedef struct quern_run_report {
@@ -74,12 +81,17 @@ typedef struct quern_worker_options {
                            * 1 to 64; 0: measured, and only of types whose runs are short; -1:
                            * none. One that has not started after 100 ms goes back to its queue,
                            * where another worker may take it */
-    int32_t reserved;     /* 0 */
+    int32_t pool;         /* a quern_pool */
+    uint32_t child_runs_max; /* a prefork child is replaced after so many runs; 0: never */
+    uint32_t reserved;       /* 0 */
+    uint64_t child_rss_max;  /* the same when it has more resident memory, in bytes, after a run */
+    quern_zygote *zygote;    /* of the prefork pool; for one worker, and freed after it */
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
- * outlive the worker. options may be NULL. A broker that is absent or busy (a server that is down
- * or loading, a locked file, a full disk) is not an error, unless no_wait is set: quern_worker_run
+ * outlive the worker (NULL: that of the zygote). options may be NULL. A broker that is absent or
+ * busy (a server that is down or loading, a locked file, a full disk) is not an error, unless
+ * no_wait is set: quern_worker_run
  * waits for it. Errors: QUERN_E_INVALID (the text names the option), QUERN_E_FULL (no descriptor is
  * free), QUERN_E_STATE (a file with the tables of another program), QUERN_E_CONNECT (the directory
  * of the file is missing, or it is no regular file), QUERN_E_BROKER (the server has no such
@@ -99,9 +111,9 @@ QUERN_NODISCARD static inline quern_status quern_worker_new(const char *url, con
  * but their threads still use the worker, so the process should exit and not free it. A file that
  * was removed, replaced or damaged under the worker ends it with QUERN_E_CONNECT or
  * QUERN_E_CORRUPT, so that its supervisor starts it again. Other errors: QUERN_E_STATE (it has run
- * already, or was stuck and its handlers have ended at last), QUERN_E_CLOSED (the child of a fork),
- * QUERN_E_NOMEM (no memory or no thread), QUERN_E_DENIED and QUERN_E_UNSUPPORTED (detected when a
- * server that was down answers again). */
+ * already, or was stuck and its handlers have ended at last, or its zygote died), QUERN_E_CLOSED
+ * (the child of a fork), QUERN_E_NOMEM (no memory or no thread), QUERN_E_DENIED and
+ * QUERN_E_UNSUPPORTED (detected when a server that was down answers again). */
 QUERN_NODISCARD QUERN_API quern_status quern_worker_run(quern_worker *worker, quern_error *err);
 
 /* The same for a program that has no signal handling of its own: SIGINT and SIGTERM stop the worker

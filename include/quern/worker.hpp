@@ -7,6 +7,7 @@
 
 #include "quern/mux.hpp"
 #include "quern/worker.h"
+#include "quern/zygote.hpp"
 
 namespace quern
 {
@@ -34,6 +35,9 @@ struct worker_options {
     quern_retry_policy retry{};
     std::string host{};
     const quern_clock *clock = nullptr;
+    quern::zygote zygote{nullptr}; /* given: handlers run in its children */
+    std::uint32_t child_runs_max = 0;
+    std::uint64_t child_rss_max = 0;
     std::function<void(quern_log_level, std::string_view)> on_log{};
     std::function<void(const quern_run_report &)> on_run{};
 };
@@ -76,7 +80,7 @@ class worker
             const quern_worker_options c_options = parts->view(queues);
             quern_worker *opened = nullptr;
             quern_status status =
-                quern_worker_new(url.c_str(), parts->mux.get(), &c_options, &opened, &err);
+                quern_worker_new(url.c_str(), parts->c_mux(), &c_options, &opened, &err);
             if (status == QUERN_OK) {
                 ret_worker.close();
                 ret_worker.parts_ = std::move(parts);
@@ -151,6 +155,11 @@ class worker
         worker_options options;
         bool is_in_use = false; /* by handlers that did not end */
 
+        const quern_mux *c_mux() const noexcept
+        {
+            return options.zygote.is_program() ? nullptr : mux.get();
+        }
+
         quern_worker_options view(std::vector<quern_queue> &queues)
         {
             for (const queue &one : options.queues) {
@@ -172,6 +181,10 @@ class worker
             out.prefetch_max = options.prefetch_max;
             out.retry = options.retry;
             out.clock = options.clock;
+            out.pool = options.zygote.get() != nullptr ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS;
+            out.zygote = options.zygote.get();
+            out.child_runs_max = options.child_runs_max;
+            out.child_rss_max = options.child_rss_max;
             out.host = detail::text_or_null(options.host);
             out.on_log = options.on_log ? call_log : nullptr;
             out.on_run = options.on_run ? call_run : nullptr;

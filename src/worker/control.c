@@ -59,7 +59,11 @@ static void log_runs(struct quern_worker *worker)
     (void)pthread_mutex_lock(&worker->mutex);
     struct qn_run_table *table = &worker->run_table;
     struct qn_pool_counts threads = {0};
+    struct qn_pool_counts children = {0};
     qn_pool_count(worker->pool, &threads);
+    if (worker->prefork != NULL) {
+        qn_prefork_count(worker->prefork, &children);
+    }
     size_t held_count = table->held_count;
     size_t waiting_count = table->waiting_count;
     size_t running_count = table->running_count;
@@ -83,6 +87,8 @@ static void log_runs(struct quern_worker *worker)
            QN_LOG_NUMBER("running", running_count), QN_LOG_NUMBER("waiting", waiting_count),
            QN_LOG_NUMBER("held", held_count), QN_LOG_NUMBER("hang", qn_stuck_hung_count(worker)),
            QN_LOG_NUMBER("threads", threads.alive), QN_LOG_NUMBER("idle_threads", threads.sleeping),
+           QN_LOG_NUMBER("children", children.alive),
+           QN_LOG_NUMBER("idle_children", children.sleeping),
            QN_LOG_TEXT("fetching", asleep ? "sleeps" : "works"),
            QN_LOG_TEXT("quiet", atomic_load(&worker->quiet) ? "yes" : "no"));
     log_each(worker, noted, count);

@@ -62,8 +62,10 @@ struct quern_worker {
     char owner[QN_OWNER_SIZE];
     char host[QN_NAME_SIZE_MAX + 1];
     bool only_aggregates; /* it leases no tasks */
+    bool is_mixed;        /* prefork, with commands: these are run by threads beside the children */
 
-    struct qn_pool *pool; /* from run on; NULL when it was stopped */
+    struct qn_pool *pool;       /* from run on; NULL when it was stopped */
+    struct qn_prefork *prefork; /* the same; NULL: handlers run in threads */
     struct qn_log log;
     struct qn_backoff_group backoffs;
     _Atomic int stops; /* calls of quern_worker_stop */
@@ -81,8 +83,9 @@ struct quern_worker {
     enum qn_worker_state state;
     struct qn_run_table run_table;
     quern_worker_stats stats;
-    quern_error lost;        /* why it has to end; code QUERN_OK: it has not */
-    struct qn_random random; /* for retry delays */
+    quern_error lost;          /* why it has to end; code QUERN_OK: it has not */
+    quern_error children_gone; /* the same: the pool of children has ended */
+    struct qn_random random;   /* for retry delays */
     struct qn_shortage shortage;
     bool *paused;                 /* per queue, from the latest exchange */
     bool *queue_braked;           /* the same, on this host */

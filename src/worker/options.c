@@ -68,6 +68,20 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
             return status;
         }
     }
+    if (options->pool != QUERN_POOL_THREADS && options->pool != QUERN_POOL_PREFORK) {
+        return qn_error_set(err, QUERN_E_INVALID, "pool is %d, not threads or prefork",
+                            (int)options->pool);
+    }
+    if ((options->pool == QUERN_POOL_PREFORK) != (options->zygote != NULL)) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            options->zygote == NULL ? "the prefork pool needs a zygote"
+                                                    : "zygote: only for the prefork pool");
+    }
+    if (options->pool == QUERN_POOL_THREADS &&
+        (options->child_runs_max != 0 || options->child_rss_max != 0)) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "child_runs_max and child_rss_max are for the prefork pool");
+    }
     if (options->stuck_timeout_ms < -1 || options->stuck_timeout_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "stuck_timeout_ms is %lld",
                             (long long)options->stuck_timeout_ms);

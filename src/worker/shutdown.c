@@ -4,7 +4,8 @@
  *   1. fetch no more, give back runs that have not started, and let the rest finish
  *      (shutdown_timeout_ms)
  *   2. cancel what still runs, and give it a moment (soft_shutdown_timeout_ms)
- *   3. give it up: its task goes back to its queue, and what its handler returns later is ignored
+ *   3. kill its child; a thread is given up: its task goes back to its queue, and what its handler
+ *      returns later is ignored
  *   4. wait until the broker has confirmed all of that, or until it is clear that it does not
  *      answer: then the leases run out, the tasks come back by themselves, and the log names the
  *      outcomes that were not confirmed
@@ -12,6 +13,8 @@
  * Where no handler runs, step 4 follows at once; where no outcome is left to send, it is short.
  * Another quern_worker_stop skips the wait of step 1, a third one all of them. */
 #include "worker/shutdown.h"
+
+#include <limits.h>
 
 #include "base/memory/alloc.h"
 #include "base/text/plural.h"
@@ -23,6 +26,7 @@
 
 enum {
     BREAK_LOOK_MS = 20,
+    KILLED_MS = 2000, /* until the end of a child that was killed is reported */
     GRACE_MS = 1000,
     GRACE_AT_ONCE_MS = 250,
     DELIVER_MS = 5000,
@@ -41,11 +45,18 @@ static bool is_settled(const struct quern_worker *worker)
     return worker->run_table.held_count == 0 && !worker->owes;
 }
 
+/* With mutex held. When nothing is fetched those that wait are about to start, or to be given back:
+ * a thread or a child has just taken them. */
+static size_t unfinished_count(const struct quern_worker *worker)
+{
+    return worker->run_table.running_count + worker->run_table.waiting_count;
+}
+
 /* Shows the user who stopped the worker why it still runs. */
 static void log_left(struct quern_worker *worker, int64_t left_ms)
 {
     (void)pthread_mutex_lock(&worker->mutex);
-    size_t count = worker->run_table.running_count;
+    size_t count = unfinished_count(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
     count += is_aggregating(worker) ? 1 : 0;
     if (count == 0) {
@@ -76,7 +87,7 @@ static bool wait_for(struct quern_worker *worker, int64_t timeout_ms, struct goa
         timeout_ms < 0 ? INT64_MAX : qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     for (;;) {
         (void)pthread_mutex_lock(&worker->mutex);
-        bool reached = goal.settled ? is_settled(worker) : worker->run_table.running_count == 0;
+        bool reached = goal.settled ? is_settled(worker) : unfinished_count(worker) == 0;
         (void)pthread_mutex_unlock(&worker->mutex);
         reached = reached && !is_aggregating(worker);
         int64_t now_mono_ns = qn_clock_mono_ns();
@@ -128,6 +139,28 @@ static void cancel_all(struct quern_worker *worker)
     }
 }
 
+/* Children are killed, and their runs end as cancelled. False: there are none. */
+static bool kill_children(struct quern_worker *worker)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&worker->mutex);
+    struct qn_list *held = &worker->run_table.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (run->submitted && (run->phase == QN_RUN_RUNNING || run->phase == QN_RUN_WAITING)) {
+            qn_run_cancel(run, QN_REASON_SHUTDOWN);
+            qn_prefork_kill(worker->prefork, &run->child_item, 0);
+            count++;
+        }
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (count > 0) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "children killed at shutdown, their runs given back",
+               QN_LOG_NUMBER("count", count));
+    }
+    return count > 0;
+}
+
 /* Returns how many handlers were given up. */
 static size_t give_up_all(struct quern_worker *worker)
 {
@@ -140,6 +173,10 @@ static size_t give_up_all(struct quern_worker *worker)
             continue;
         }
         qn_verdict_give_up(worker, run);
+        if (run->submitted) {
+            run->stuck = true; /* its child was killed and does not end: it still uses the run */
+            worker->run_table.stuck_count++;
+        }
         count++;
     }
     qn_signals_wake_pump(worker);
@@ -159,13 +196,16 @@ static void break_off(struct quern_worker *worker)
     size_t running;
     do {
         (void)pthread_mutex_lock(&worker->mutex);
-        running = worker->run_table.running_count;
+        running = unfinished_count(worker);
         (void)pthread_mutex_unlock(&worker->mutex);
         running += is_aggregating(worker) ? 1 : 0;
         if (running > 0) {
             qn_signals_wait_main(worker, BREAK_LOOK_MS);
         }
     } while (running > 0 && qn_clock_mono_ns() < end_mono_ns);
+    if (kill_children(worker)) {
+        (void)wait_for(worker, KILLED_MS, (struct goal){false, INT_MAX});
+    }
     (void)give_up_all(worker);
 }
 
@@ -202,6 +242,9 @@ void qn_shutdown_drain(struct quern_worker *worker)
     if (!ended) {
         cancel_all(worker);
         ended = wait_for(worker, grace_ms(worker), (struct goal){false, 3});
+    }
+    if (!ended && kill_children(worker)) {
+        ended = wait_for(worker, KILLED_MS, (struct goal){false, INT_MAX});
     }
     size_t count = ended ? 0 : give_up_all(worker);
     if (count > 0) {

@@ -24,6 +24,8 @@
 #include "worker/keeper/data_loss.h"
 #include "worker/keeper/leases.h"
 #include "worker/options.h"
+#include "worker/prefork/nursery.h"
+#include "worker/prefork/remote.h"
 #include "worker/queue_check.h"
 #include "worker/run/mux.h"
 #include "worker/run/stuck.h"
@@ -79,6 +81,20 @@ static quern_status init_identity(struct quern_worker *worker, quern_error *err)
     return qn_owner_self(worker->owner, err);
 }
 
+/* A zygote has the mux that its children call. */
+static quern_status choose_mux(struct quern_worker *worker, quern_error *err)
+{
+    quern_zygote *zygote = worker->options.zygote;
+    worker->options.zygote = NULL;
+    if (zygote != NULL) {
+        quern_status status = qn_nursery_claim(zygote, worker->mux, &worker->mux, err);
+        worker->options.zygote = status == QUERN_OK ? zygote : NULL;
+        return status;
+    }
+    return worker->mux != NULL ? QUERN_OK
+                               : qn_error_set(err, QUERN_E_INVALID, "mux: must not be NULL");
+}
+
 /* Frees a worker that has no threads. */
 static void dismantle(struct quern_worker *worker)
 {
@@ -95,11 +111,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
                                     const quern_worker_options *options, size_t options_size,
                                     quern_worker **ret_worker, quern_error *err)
 {
-    if (url == NULL || mux == NULL || ret_worker == NULL) {
+    if (url == NULL || ret_worker == NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "%s: must not be NULL",
-                            url == NULL   ? "url"
-                            : mux == NULL ? "mux"
-                                          : "ret_worker");
+                            url == NULL ? "url" : "ret_worker");
     }
     struct quern_worker *worker = qn_alloc_zero(1, sizeof *worker);
     if (worker == NULL) {
@@ -111,6 +125,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     qn_log_init(&worker->log,
                 worker->options.on_log != NULL ? worker->options.on_log : qn_log_to_stderr,
                 worker->options.user);
+    if (status == QUERN_OK) {
+        status = choose_mux(worker, err);
+    }
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -138,6 +155,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     return QUERN_OK;
 
 fail:
+    if (worker->options.zygote != NULL) {
+        qn_nursery_unclaim(worker->options.zygote);
+    }
     dismantle(worker);
     return status;
 }
@@ -221,14 +241,17 @@ static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *po
 static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
 {
     struct qn_pool *pool = swap_pool(worker, NULL);
-    if (pool == NULL) {
-        return true;
-    }
-    if (!qn_pool_stop(pool, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS)) {
+    if (pool != NULL && !qn_pool_stop(pool, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS)) {
         (void)swap_pool(worker, pool);
         return false;
     }
-    qn_mux_thaw(worker->mux);
+    /* Then no thread answers a child any more. */
+    if (!qn_remote_end(worker)) {
+        return false;
+    }
+    if (pool != NULL) {
+        qn_mux_thaw(worker->mux);
+    }
     return true;
 }
 
@@ -248,7 +271,13 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     if (status != QUERN_OK) {
         goto deregister;
     }
+    status = qn_remote_start(worker, err);
+    if (status != QUERN_OK) {
+        (void)qn_pool_stop(pool, INT64_MAX); /* it has no thread yet */
+        goto deregister;
+    }
     qn_mux_freeze(worker->mux);
+    worker->is_mixed = worker->options.pool == QUERN_POOL_PREFORK && qn_mux_is_mixed(worker->mux);
     worker->only_aggregates = qn_mux_only_aggregates(worker->mux);
     (void)swap_pool(worker, pool);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
@@ -261,6 +290,9 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
     quern_error lost;
     if (status == QUERN_OK && qn_data_loss_found(worker, &lost)) {
+        status = qn_error_set(err, lost.code, "%s", lost.text);
+    }
+    if (status == QUERN_OK && qn_remote_gone(worker, &lost)) {
         status = qn_error_set(err, lost.code, "%s", lost.text);
     }
     if (status == QUERN_OK && !ended) {

@@ -37,9 +37,10 @@ SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
 SIZE(quern_worker_info, 88);
-SIZE(quern_worker_options, 136);
+SIZE(quern_worker_options, 160);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 96);
+SIZE(quern_zygote_options, 24);
 
 /* Enums are int: a larger constant must not widen them. */
 SIZE(quern_status, 4);
@@ -58,4 +59,5 @@ SIZE(quern_limit_scope, 4);
 SIZE(quern_entry_event_kind, 4);
 SIZE(quern_entry_put, 4);
 SIZE(quern_entry_pause, 4);
+SIZE(quern_pool, 4);
 #endif

@@ -60,6 +60,17 @@ void qn_prefetch_measure(struct qn_prefetch *prefetch, const char *type, int64_t
     pace->mean_ns += (run_ns - pace->mean_ns) / weight;
 }
 
+static bool is_short(const struct qn_type_pace *pace)
+{
+    return pace->type != NULL && pace->runs >= QN_PREFETCH_SAMPLES_MIN &&
+           pace->mean_ns <= QN_PREFETCH_MEAN_NS_MAX;
+}
+
+bool qn_prefetch_is_short(const struct qn_prefetch *prefetch, const char *type)
+{
+    return is_short(&prefetch->paces[find_place(prefetch, type)]);
+}
+
 uint32_t qn_prefetch_ahead(const struct qn_prefetch *prefetch, const char *type,
                            int32_t prefetch_max)
 {
@@ -70,8 +81,7 @@ uint32_t qn_prefetch_ahead(const struct qn_prefetch *prefetch, const char *type,
         return (uint32_t)prefetch_max;
     }
     const struct qn_type_pace *pace = &prefetch->paces[find_place(prefetch, type)];
-    if (pace->type == NULL || pace->runs < QN_PREFETCH_SAMPLES_MIN ||
-        pace->mean_ns > QN_PREFETCH_MEAN_NS_MAX) {
+    if (!is_short(pace)) {
         return 0;
     }
     /* One after the other, as if there were a single CPU. */

@@ -8,6 +8,7 @@
 #ifndef QN_WORKER_FETCH_PREFETCH_H
 #define QN_WORKER_FETCH_PREFETCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,8 @@ void qn_prefetch_init(struct qn_prefetch *prefetch, uint32_t concurrency);
 void qn_prefetch_finish(struct qn_prefetch *prefetch);
 /* Takes the length of one run into account. */
 void qn_prefetch_measure(struct qn_prefetch *prefetch, const char *type, int64_t run_ns);
+/* Whether its runs were short, as far as measured: one may wait for another. */
+bool qn_prefetch_is_short(const struct qn_prefetch *prefetch, const char *type);
 /* How many runs of this type may wait beyond the free slots; prefetch_max is the handler's option.
  */
 uint32_t qn_prefetch_ahead(const struct qn_prefetch *prefetch, const char *type,

@@ -132,6 +132,24 @@ static int64_t lease_until_boot_ms(const struct quern_worker *worker,
     return from_boot_ms + worker->options.lease_ms;
 }
 
+/* Where it will run: a command has a process of its own anyway. */
+static void place_run(struct quern_worker *worker, struct quern_run *run)
+{
+    const char *type = run->leased->task.type;
+    const struct qn_mux_entry *entry = run->entry;
+    run->acks_first = entry != NULL && entry->options.ack == QUERN_ACK_EARLY;
+    run->in_child = worker->prefork != NULL && (entry == NULL || !entry->has_process);
+    if (run->in_child) {
+        run->child_item.is_short = qn_prefetch_is_short(&worker->pump.prefetch, type);
+    }
+    if (run->in_child && entry != NULL) {
+        run->child_item.limits = (struct qn_prefork_limits){
+            .address_space_bytes = (uint64_t)entry->options.memory_max,
+            .cpu_ms = (uint64_t)entry->options.cpu_ms,
+        };
+    }
+}
+
 /* Makes runs of the leased tasks, sorted by queue. */
 static void make_runs(struct quern_worker *worker, const struct qn_exchange_request *request,
                       struct qn_list *queues)
@@ -160,6 +178,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_exchange_requ
         run->unknown = qn_unknown_judge(&pump->unknown, worker, run, now_mono_ns);
         pump->log_at_mono_ns = run->unknown ? pump->log_at_mono_ns : 0;
         run->item.execute = qn_execute_item;
+        place_run(worker, run);
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
     qn_slab_finish(&slab);
@@ -225,7 +244,8 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
         int32_t own = entry != NULL ? entry->options.prefetch_max : 0;
         uint32_t allowed =
             qn_prefetch_ahead(&pump->prefetch, type, own != 0 ? own : worker->options.prefetch_max);
-        allowed = survived_a_crash(request->leased[i]) ? 0 : allowed;
+        /* Commands do not wait for children: what is ahead would start beyond the concurrency. */
+        allowed = survived_a_crash(request->leased[i]) || worker->is_mixed ? 0 : allowed;
         ahead = allowed < ahead ? allowed : ahead;
     }
     pump->ahead = ahead;
@@ -267,7 +287,7 @@ static void take_runs(struct quern_worker *worker, struct qn_exchange_request *r
         }
     }
     /* Under the mutex, so that no thread gives one back while it is on its way. */
-    bool wake = qn_pool_submit(worker->pool, &items);
+    bool wake = qn_execute_give(worker, &items);
     (void)pthread_mutex_unlock(&worker->mutex);
     if (wake) {
         qn_pool_wake(worker->pool);

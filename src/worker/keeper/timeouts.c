@@ -5,6 +5,7 @@
  * handler that ignores that for its grace period is abandoned: the run is fenced off with the
  * outcome that the cancellation means, its thread is quarantined and, up to a limit, replaced. Its
  * later return value is ignored. Beyond the limit the worker has one slot less until it returns.
+ * A child is killed instead.
  *
  * A shutdown measures its own time and is not checked here. */
 #include "worker/keeper/timeouts.h"
@@ -12,7 +13,7 @@
 #include "worker/internal.h"
 #include "worker/run/verdict.h"
 
-enum { GIVEN_UP_MAX = 32 };
+enum { GIVEN_UP_MAX = 32, LOOK_AGAIN_MS = 100 };
 
 struct given_up {
     struct quern_run *runs[GIVEN_UP_MAX]; /* each with a reference */
@@ -40,6 +41,12 @@ static int64_t time_left_ms(const struct quern_worker *worker, const struct quer
     return left_ms;
 }
 
+static void note_given_up(struct quern_run *run, struct given_up *given_up)
+{
+    run->references++;
+    given_up->runs[given_up->count++] = run;
+}
+
 /* With mutex held. */
 static void give_up(struct quern_worker *worker, struct quern_run *run, struct given_up *given_up)
 {
@@ -50,8 +57,35 @@ static void give_up(struct quern_worker *worker, struct quern_run *run, struct g
     worker->heartbeat_due = true; /* the heartbeat reports how many hang */
     qn_signals_wake_main(worker);
     qn_signals_wake_pump(worker);
-    run->references++;
-    given_up->runs[given_up->count++] = run;
+    note_given_up(run, given_up);
+}
+
+/* With mutex held. Ends the child of a run, and so the run, whose outcome is that of its
+ * cancellation. If even that does not help (it hangs in the kernel), the run is given up as that of
+ * a thread. Returns when to check the run again. */
+static int64_t kill_run(struct quern_worker *worker, struct quern_run *run, int64_t now_mono_ns,
+                        struct given_up *given_up)
+{
+    if (!run->submitted) {
+        return now_mono_ns + LOOK_AGAIN_MS * QN_NS_PER_MS; /* its early ack is about to fail */
+    }
+    if (!run->killed) {
+        run->killed = true;
+        run->killed_at_mono_ns = now_mono_ns;
+        qn_prefork_kill(worker->prefork, &run->child_item, QN_KILL_AFTER_MS);
+        note_given_up(run, given_up);
+    }
+    int64_t end_mono_ns = run->killed_at_mono_ns + 2 * QN_KILL_AFTER_MS * QN_NS_PER_MS;
+    if (now_mono_ns < end_mono_ns) {
+        return end_mono_ns;
+    }
+    qn_verdict_give_up(worker, run);
+    run->stuck = true;
+    worker->run_table.stuck_count++;
+    worker->heartbeat_due = true;
+    qn_signals_wake_main(worker);
+    qn_signals_wake_pump(worker);
+    return INT64_MAX;
 }
 
 /* With mutex held. Returns when to check the run again. */
@@ -75,6 +109,9 @@ static int64_t check_run(struct quern_worker *worker, struct quern_run *run, int
     }
     int64_t end_mono_ns = atomic_load(&run->cancelled_at_mono_ns) + run->grace_ms * QN_NS_PER_MS;
     if (now_mono_ns >= end_mono_ns && given_up->count < GIVEN_UP_MAX) {
+        if (run->in_child) {
+            return kill_run(worker, run, now_mono_ns, given_up);
+        }
         give_up(worker, run, given_up);
         return INT64_MAX;
     }
@@ -86,7 +123,10 @@ static void log_given_up(struct quern_worker *worker, struct given_up *given_up)
     for (size_t i = 0; i < given_up->count; i++) {
         const struct quern_run *run = given_up->runs[i];
         QN_LOG(&worker->log, QUERN_LOG_ERROR, "handler ignores its cancellation",
-               QN_LOG_TEXT("thread", run->stuck ? "lost" : "replaced"),
+               QN_LOG_TEXT("child", run->in_child ? "killed" : NULL),
+               QN_LOG_TEXT("thread", run->in_child ? NULL
+                                     : run->stuck  ? "lost"
+                                                   : "replaced"),
                QN_LOG_TEXT("queue", quern_run_queue(run)),
                QN_LOG_TEXT("type", run->leased->task.type),
                QN_LOG_TEXT("id", quern_run_task_id(run)),

@@ -34,8 +34,21 @@ static void note_posted(struct quern_run *run)
     atomic_store(&worker->progress_posted, true);
 }
 
+/* With mutex held. A run that waits for its child learns it there, before its handler is called. */
+static void cancel_in_child(struct quern_run *run, enum qn_cancel_reason reason)
+{
+    struct quern_worker *worker = run->owner;
+    if (run->submitted && run->phase == QN_RUN_RUNNING) {
+        qn_prefork_cancel(worker->prefork, &run->child_item, (uint32_t)reason);
+    }
+}
+
 const struct qn_run_sink qn_execute_sink = {
-    .write_result = store_result, .write_progress = store_progress, .progress_posted = note_posted};
+    .write_result = store_result,
+    .write_progress = store_progress,
+    .progress_posted = note_posted,
+    .cancelled = cancel_in_child,
+};
 
 /* With mutex held. True, with the verdict, when the run must not start. Where the lease may be over
  * (its request was sent twice, and the first copy may have been the one that counted) the run is
@@ -104,14 +117,15 @@ static void limit_keeper_sleep(struct quern_worker *worker, const struct quern_r
     }
 }
 
-static bool start_run(struct quern_worker *worker, struct quern_run *run)
+/* has_started: it cannot be refused any more. */
+static bool start_run(struct quern_worker *worker, struct quern_run *run, bool has_started)
 {
     int64_t wall_ms = qn_clock_wall_ms(worker->clock);
     set_limits(worker, run, wall_ms);
     int64_t now_mono_ns = qn_clock_mono_ns();
     struct qn_verdict verdict;
     (void)pthread_mutex_lock(&worker->mutex);
-    bool refused = must_not_start(worker, run, wall_ms, &verdict);
+    bool refused = !has_started && must_not_start(worker, run, wall_ms, &verdict);
     if (refused) {
         qn_run_table_finish(&worker->run_table, run, &verdict);
         qn_signals_run_finished(worker);
@@ -153,7 +167,41 @@ bool qn_execute_submit_ready(struct quern_worker *worker)
     struct qn_list items;
     qn_list_init(&items);
     return qn_run_table_take_ready(&worker->run_table, qn_clock_mono_ns(), &items) &&
-           qn_pool_submit(worker->pool, &items);
+           qn_execute_give(worker, &items);
+}
+
+/* With mutex held. Where the pool of children has ended, a run for it goes back. */
+static void refuse_run(struct quern_worker *worker, struct quern_run *run)
+{
+    struct qn_verdict verdict;
+    qn_verdict_interrupt(worker, run, QN_REASON_SHUTDOWN, &verdict);
+    qn_run_table_finish(&worker->run_table, run, &verdict);
+    qn_signals_wake_pump(worker);
+}
+
+bool qn_execute_give(struct quern_worker *worker, struct qn_list *take_runs)
+{
+    struct qn_list items;
+    struct qn_list child_items;
+    qn_list_init(&items);
+    qn_list_init(&child_items);
+    struct qn_list *node = qn_list_shift(take_runs);
+    while (node != NULL) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
+        if (run->in_child && worker->children_gone.code != QUERN_OK) {
+            refuse_run(worker, run);
+        } else if (run->in_child && !run->acks_first) {
+            run->submitted = true;
+            qn_list_append(&child_items, &run->child_item.node);
+        } else {
+            qn_list_append(&items, node);
+        }
+        node = qn_list_shift(take_runs);
+    }
+    if (!qn_list_empty(&child_items)) {
+        qn_prefork_submit(worker->prefork, &child_items);
+    }
+    return qn_pool_submit(worker->pool, &items);
 }
 
 void qn_execute_handler(struct quern_run *run, const quern_mux *mux)
@@ -183,24 +231,76 @@ void qn_execute_handler(struct quern_run *run, const quern_mux *mux)
     run->outcome = QUERN_RETRY;
 }
 
+void qn_execute_submit(struct quern_worker *worker, struct quern_run *run)
+{
+    struct qn_list items;
+    qn_list_init(&items);
+    qn_list_append(&items, &run->child_item.node);
+    run->submitted = true;
+    qn_prefork_submit(worker->prefork, &items);
+}
+
 void qn_execute_item(struct qn_pool_item *item)
 {
     struct quern_run *run = QN_CONTAINER_OF(item, struct quern_run, item);
     struct quern_worker *worker = run->owner;
-    if (!start_run(worker, run)) {
+    if (!start_run(worker, run, false)) {
         return;
     }
-    const struct qn_mux_entry *entry = run->entry;
-    struct qn_verdict verdict;
-    if (entry != NULL && entry->options.ack == QUERN_ACK_EARLY &&
-        !qn_ack_early_confirm(worker, run)) {
+    if (run->acks_first && !qn_ack_early_confirm(worker, run)) {
+        struct qn_verdict verdict;
         qn_verdict_interrupt(worker, run, QN_REASON_SHUTDOWN, &verdict);
+        finish_run(worker, run, &verdict);
+    } else if (run->in_child) {
+        (void)pthread_mutex_lock(&worker->mutex);
+        qn_execute_submit(worker, run);
+        (void)pthread_mutex_unlock(&worker->mutex);
     } else {
         qn_execute_handler(run, worker->mux);
-        run->ended_at_mono_ns = qn_clock_mono_ns();
-        qn_shortage_note(worker, run);
-        qn_report_output(worker, run);
-        qn_verdict_judge(worker, run, &verdict);
+        qn_execute_end(worker, run);
     }
+}
+
+bool qn_execute_begin(struct quern_worker *worker, struct quern_run *run, bool has_started)
+{
+    if (!run->acks_first) {
+        return start_run(worker, run, has_started);
+    }
+    /* It began when its early ack was written, and may have been given up since. */
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool goes_on = run->phase == QN_RUN_RUNNING || has_started;
+    if (!goes_on) {
+        qn_run_release(run);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return goes_on;
+}
+
+void qn_execute_return(struct quern_worker *worker, struct quern_run *run)
+{
+    struct qn_verdict verdict;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool waits = run->phase == QN_RUN_WAITING;
+    if (waits) {
+        qn_verdict_interrupt(worker, run, qn_run_cancel_reason(run), &verdict);
+        qn_run_table_finish(&worker->run_table, run, &verdict);
+        qn_signals_run_finished(worker);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (!waits) {
+        run->ended_at_mono_ns = qn_clock_mono_ns();
+        run->not_started = true;
+        qn_verdict_judge(worker, run, &verdict);
+        finish_run(worker, run, &verdict);
+    }
+}
+
+void qn_execute_end(struct quern_worker *worker, struct quern_run *run)
+{
+    struct qn_verdict verdict;
+    run->ended_at_mono_ns = qn_clock_mono_ns();
+    qn_shortage_note(worker, run);
+    qn_report_output(worker, run);
+    qn_verdict_judge(worker, run, &verdict);
     finish_run(worker, run, &verdict);
 }

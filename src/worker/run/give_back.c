@@ -15,12 +15,19 @@
 #include "worker/run/mux.h"
 #include "worker/run/verdict.h"
 
+static bool take_back(struct quern_worker *worker, struct quern_run *run)
+{
+    return run->in_child && !run->acks_first
+               ? qn_prefork_take_back(worker->prefork, &run->child_item)
+               : qn_pool_take_back(worker->pool, &run->item);
+}
+
 /* Takes this run out of the pool if it has not started, and finishes it with this reason. */
 static void give_back(struct quern_worker *worker, struct quern_run *run,
                       enum qn_cancel_reason reason)
 {
     bool in_pool = run->place != QN_PLACE_PARKED && run->place != QN_PLACE_READY;
-    if (run->phase != QN_RUN_WAITING || (in_pool && !qn_pool_take_back(worker->pool, &run->item))) {
+    if (run->phase != QN_RUN_WAITING || (in_pool && !take_back(worker, run))) {
         return;
     }
     struct qn_verdict verdict;

@@ -357,6 +357,40 @@ quern_outcome qn_mux_call(const quern_mux *mux, quern_run *run, const quern_task
     return call_link(run, task, &first);
 }
 
+size_t qn_mux_count(const quern_mux *mux)
+{
+    return mux->entry_count;
+}
+
+const struct qn_mux_entry *qn_mux_at(const quern_mux *mux, size_t index)
+{
+    return &mux->entries[index];
+}
+
+bool qn_mux_counts_unknown(const quern_mux *mux, quern_outcome *ret_outcome)
+{
+    *ret_outcome = mux->not_found;
+    return mux->counts_unknown;
+}
+
+void qn_mux_set_grace(quern_mux *mux, const char *pattern, int64_t grace_ms)
+{
+    bool found;
+    size_t place = find_place(mux, pattern, strlen(pattern), &found);
+    if (found) {
+        mux->entries[place].grace_ms = grace_ms;
+    }
+}
+
+bool qn_mux_is_mixed(const quern_mux *mux)
+{
+    size_t commands = 0;
+    for (size_t i = 0; i < mux->entry_count; i++) {
+        commands += mux->entries[i].has_process ? 1 : 0;
+    }
+    return commands > 0 && (commands < mux->entry_count || mux->counts_unknown);
+}
+
 void qn_mux_freeze(const quern_mux *mux)
 {
     atomic_fetch_add(mux->freezes, 1);

@@ -53,6 +53,15 @@ QUERN_NODISCARD quern_status qn_mux_add_aggregator(quern_mux *mux, const char *p
                                                    const struct qn_group_entry *entry,
                                                    quern_error *err);
 const struct qn_group_table *qn_mux_groups(const quern_mux *mux);
+/* Its patterns, the longest first. */
+size_t qn_mux_count(const quern_mux *mux);
+const struct qn_mux_entry *qn_mux_at(const quern_mux *mux, size_t index);
+/* Whether its not-found outcome was set, and to what. */
+bool qn_mux_counts_unknown(const quern_mux *mux, quern_outcome *ret_outcome);
+/* The grace_ms of a pattern that is there. */
+void qn_mux_set_grace(quern_mux *mux, const char *pattern, int64_t grace_ms);
+/* Whether it has both: handlers, and commands, which never go to a child. While frozen. */
+bool qn_mux_is_mixed(const quern_mux *mux);
 /* While frozen (calls nest) the mux cannot be changed. Any thread. */
 void qn_mux_freeze(const quern_mux *mux);
 void qn_mux_thaw(const quern_mux *mux);

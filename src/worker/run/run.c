@@ -42,6 +42,8 @@ struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased
         .view = qn_task_show(&take_leased->task),
     };
     qn_list_init(&run->item.node);
+    qn_list_init(&run->child_item.node);
+    atomic_init(&run->writes, false);
     qn_list_init(&run->node);
     qn_list_init(&run->phase_node);
     (void)pthread_mutex_init(&run->cancel_mutex, NULL); /* cannot fail on Linux */
@@ -116,10 +118,16 @@ void qn_run_cancel(struct quern_run *run, enum qn_cancel_reason reason)
         make_readable(fd);
     }
     (void)pthread_mutex_unlock(&run->cancel_mutex);
+    if (run->sink != NULL && run->sink->cancelled != NULL) {
+        run->sink->cancelled(run, reason);
+    }
 }
 
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run)
 {
+    if (run->sink != NULL && run->sink->cancel_reason != NULL) {
+        return run->sink->cancel_reason(run);
+    }
     return (enum qn_cancel_reason)atomic_load(&run->cancel_reason);
 }
 
@@ -130,6 +138,10 @@ bool quern_run_cancelled(const quern_run *run)
 
 int quern_run_cancel_fd(quern_run *run)
 {
+    bool is_known = atomic_load(&run->cancel_reason) != QN_REASON_NONE;
+    if (!is_known && run->sink != NULL && run->sink->cancel_fd != NULL) {
+        return run->sink->cancel_fd(run);
+    }
     (void)pthread_mutex_lock(&run->cancel_mutex);
     int fd = atomic_load(&run->cancel_fd);
     if (fd < 0) {

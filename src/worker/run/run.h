@@ -11,27 +11,13 @@
 
 #include "broker/broker.h"
 #include "pool/pool.h"
+#include "pool/prefork/prefork.h"
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "task/limits.h"
 #include "worker/policy/handler_options.h"
 
 struct qn_mux_entry;
-
-/* Where a run, real or simulated for a test, stores the data that its handler writes. */
-struct qn_run_sink {
-    quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
-                                 quern_error *err);
-    quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
-                                   quern_error *err);
-    void (*progress_posted)(struct quern_run *run); /* NULL: it is not stored */
-};
-
-/* How far a run is, not stored yet. */
-struct qn_progress {
-    int32_t percent;
-    char note[QN_NOTE_SIZE_MAX + 1]; /* "": none */
-};
 
 enum qn_cancel_reason {
     QN_REASON_NONE = 0,
@@ -41,6 +27,26 @@ enum qn_cancel_reason {
     QN_REASON_OPERATOR_RETRY,
     QN_REASON_OPERATOR_ARCHIVE,
     QN_REASON_SHUTDOWN
+};
+
+/* Where a run, real or simulated for a test, stores the data that its handler writes. */
+struct qn_run_sink {
+    quern_status (*write_result)(struct quern_run *run, const void *data, size_t size,
+                                 quern_error *err);
+    quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
+                                   quern_error *err);
+    void (*progress_posted)(struct quern_run *run); /* NULL: it is not stored */
+    /* It was cancelled, see qn_run_cancel. NULL: it need not be passed on. */
+    void (*cancelled)(struct quern_run *run, enum qn_cancel_reason reason);
+    /* In a child, where another process cancels the run; both NULL: this one does. */
+    enum qn_cancel_reason (*cancel_reason)(const struct quern_run *run);
+    int (*cancel_fd)(struct quern_run *run);
+};
+
+/* How far a run is, not stored yet. */
+struct qn_progress {
+    int32_t percent;
+    char note[QN_NOTE_SIZE_MAX + 1]; /* "": none */
 };
 
 /* "timeout of 1m30s" and the like always fit. */
@@ -73,7 +79,8 @@ struct qn_verdict {
  * uses the run without the worker's mutex. The last one frees it. */
 struct quern_run {
     struct qn_pool_item item;
-    struct qn_list node;       /* in the run table; guarded by the worker's mutex */
+    struct qn_prefork_item child_item; /* instead, where in_child is true */
+    struct qn_list node;               /* in the run table; guarded by the worker's mutex */
     struct qn_list phase_node; /* among its waiting, starting or finished runs; same mutex */
     struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
@@ -90,10 +97,16 @@ struct quern_run {
     bool acked;              /* done was written before the run, or is being written */
     bool stuck;              /* fenced, and its thread could not be replaced */
     bool unknown;            /* left to others: it has its verdict before it waits */
+    bool in_child;           /* constant: its handler is called in a child of the prefork pool */
+    bool acks_first;         /* constant: before that, a thread of the pool writes its early ack */
+    bool submitted;          /* to the prefork pool */
+    bool killed;             /* its child: the grace of its cancellation is over */
+    _Atomic bool writes;     /* a result that its child has sent is being stored */
     struct qn_verdict verdict;
     int64_t leased_at_mono_ns;
     int64_t started_at_mono_ns;
     int64_t ended_at_mono_ns;
+    int64_t killed_at_mono_ns; /* with killed */
     int64_t started_at_wall_ms;
     int64_t lease_until_boot_ms; /* boot clock: until then the task is surely ours; mutex */
     int64_t timeout_ms;          /* 0: none */

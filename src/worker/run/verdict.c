@@ -17,7 +17,7 @@
  * Then the options of the handler change it: a crash becomes what on_crash says, and a retry (by
  * the handler, the timeout or the deadline, not by an operator) an archived task where the class of
  * the error or ack_on_failure, ack_on_timeout forbid it. The only callbacks are the user's
- * retry_delay_ms and on_error. */
+ * retry_delay_ms and on_error; those of a handler with a child are called there (call.c). */
 #include "worker/run/verdict.h"
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
     if (again_ms >= 0) {
         return again_ms;
     }
-    if (leased->task.retry.kind == QN_BACKOFF_DEFAULT && entry != NULL &&
+    if (leased->task.retry.kind == QN_BACKOFF_DEFAULT && entry != NULL && !run->in_child &&
         entry->options.retry_delay_ms != NULL) {
         int64_t delay_ms =
             entry->options.retry_delay_ms(leased->retry_count, &run->view, user_of(entry));
@@ -307,7 +307,7 @@ static void call_on_error(struct quern_run *run, struct qn_verdict *verdict)
     const struct qn_mux_entry *entry = run->entry;
     bool failed =
         verdict->kind == QN_RETRY || verdict->kind == QN_ARCHIVE || verdict->kind == QN_CANCEL;
-    if (!failed || entry == NULL || entry->options.on_error == NULL) {
+    if (!failed || entry == NULL || entry->options.on_error == NULL || run->in_child) {
         return;
     }
     const struct qn_leased *leased = run->leased;

@@ -2,9 +2,9 @@
 /* lib_worker.c - see lib_worker.h. */
 #include "lib_worker.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "worker/internal.h"
 
@@ -17,123 +17,6 @@ struct question {
     int state;
     size_t count;
 };
-
-static size_t note_start(struct rig *rig, quern_run *run)
-{
-    pthread_mutex_lock(&rig->mutex);
-    size_t index = rig->start_count++;
-    if (index >= RIG_STARTS_MAX) {
-        abort();
-    }
-    struct rig_start *start = &rig->starts[index];
-    (void)snprintf(start->id, sizeof start->id, "%s", quern_run_task_id(run));
-    (void)snprintf(start->queue, sizeof start->queue, "%s", quern_run_queue(run));
-    start->at_ms = test_now_ms();
-    start->retry_count = quern_run_retry_count(run);
-    start->crash_count = quern_run_crash_count(run);
-    start->cause = quern_run_cause(run);
-    rig->inside++;
-    rig->inside_max = rig->inside > rig->inside_max ? rig->inside : rig->inside_max;
-    pthread_cond_broadcast(&rig->change);
-    pthread_mutex_unlock(&rig->mutex);
-    return index;
-}
-
-static void note_end(struct rig *rig, quern_run *run, size_t index)
-{
-    pthread_mutex_lock(&rig->mutex);
-    rig->inside--;
-    (void)snprintf(rig->starts[index].reason, sizeof rig->starts[index].reason, "%s",
-                   quern_run_cancel_reason(run));
-    pthread_cond_broadcast(&rig->change);
-    pthread_mutex_unlock(&rig->mutex);
-}
-
-static void hold(struct rig *rig)
-{
-    pthread_mutex_lock(&rig->mutex);
-    while (!rig->gate) {
-        pthread_cond_wait(&rig->change, &rig->mutex);
-    }
-    pthread_mutex_unlock(&rig->mutex);
-}
-
-static quern_outcome wait_for_cancel(quern_run *run, quern_outcome outcome)
-{
-    struct pollfd cancel = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
-    if (poll(&cancel, 1, TEST_PATIENCE_MS) != 1 || !quern_run_cancelled(run)) {
-        return quern_run_fail(run, QUERN_DROP, "was not cancelled");
-    }
-    return outcome;
-}
-
-static quern_outcome write_result(struct rig *rig, quern_run *run)
-{
-    quern_error error = {0};
-    if (quern_run_write_result(run, "42", 2, &error) != QUERN_OK ||
-        quern_run_write_progress(run, 50, "half", &error) != QUERN_OK) {
-        return quern_run_fail(run, QUERN_ARCHIVE, "%s", error.text);
-    }
-    pthread_mutex_lock(&rig->mutex);
-    rig->written_count++;
-    pthread_mutex_unlock(&rig->mutex);
-    return QUERN_DONE;
-}
-
-static quern_outcome obey_word(struct rig *rig, quern_run *run, const char *word)
-{
-    if (strcmp(word, "retry") == 0) {
-        return quern_run_fail(run, QUERN_RETRY, "broken");
-    }
-    if (strcmp(word, "archive") == 0) {
-        return quern_run_fail(run, QUERN_ARCHIVE, "no use");
-    }
-    if (strcmp(word, "drop") == 0) {
-        return QUERN_DROP;
-    }
-    if (strcmp(word, "odd") == 0) {
-        return (quern_outcome)77;
-    }
-    if (strcmp(word, "snooze") == 0) {
-        return quern_run_again_in(run, 3600000);
-    }
-    if (strcmp(word, "result") == 0) {
-        return write_result(rig, run);
-    }
-    if (strcmp(word, "result-hold") == 0) {
-        quern_outcome outcome = write_result(rig, run);
-        hold(rig);
-        return outcome;
-    }
-    if (strcmp(word, "wait") == 0) {
-        return wait_for_cancel(run, QUERN_RETRY);
-    }
-    if (strcmp(word, "wait-done") == 0) {
-        return wait_for_cancel(run, QUERN_DONE);
-    }
-    if (strcmp(word, "hold") == 0 || strcmp(word, "hold-retry") == 0) {
-        hold(rig);
-        return strcmp(word, "hold") == 0 ? QUERN_DONE : QUERN_RETRY;
-    }
-    return strcmp(word, "done") == 0 ? QUERN_DONE : quern_run_fail(run, QUERN_ARCHIVE, "what?");
-}
-
-static quern_outcome obey(quern_run *run, const quern_task *task, void *user)
-{
-    struct rig *rig = user;
-    char word[32];
-    (void)snprintf(word, sizeof word, "%.*s", (int)task->payload_size,
-                   task->payload_size > 0 ? (const char *)task->payload : "");
-    size_t index = note_start(rig, run);
-    quern_outcome outcome = obey_word(rig, run, word);
-    note_end(rig, run, index);
-    return outcome;
-}
-
-quern_handler rig_handler(void)
-{
-    return obey;
-}
 
 static void on_log(quern_log_level level, const char *line, void *user)
 {
@@ -158,35 +41,68 @@ static void on_run(const quern_run_report *report, void *user)
     pthread_mutex_unlock(&rig->mutex);
 }
 
-struct rig *rig_new(bool turned)
+/* In memory that children share. */
+static struct rig *make_rig(bool turned)
 {
     quern_error error = {0};
-    struct rig *rig = calloc(1, sizeof *rig);
-    assert_non_null(rig);
+    pthread_mutexattr_t mutex_shared;
+    pthread_condattr_t cond_shared;
+    struct rig *rig =
+        mmap(NULL, sizeof *rig, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(rig != MAP_FAILED);
     rig->turned = turned;
     qn_clock_init(&rig->clock, RIG_NOW_MS, 1000000);
-    pthread_mutex_init(&rig->mutex, NULL);
-    pthread_cond_init(&rig->change, NULL);
+    pthread_mutexattr_init(&mutex_shared);
+    pthread_mutexattr_setpshared(&mutex_shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&rig->mutex, &mutex_shared);
+    pthread_condattr_init(&cond_shared);
+    pthread_condattr_setpshared(&cond_shared, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&rig->change, &cond_shared);
+    assert_ok(quern_mux_new(&rig->mux, &error), error);
+    assert_ok(quern_mux_handle(rig->mux, "t", rig_handler(), rig, NULL, &error), error);
+    return rig;
+}
+
+static void open_rig(struct rig *rig)
+{
+    quern_error error = {0};
+    bool turned = rig->turned;
     test_store_open(&rig->store, turned ? RIG_NOW_MS : 0);
     rig->url = rig->store.url;
     const quern_client_options options = {.clock = turned ? &rig->clock : NULL};
     assert_ok(quern_client_open(rig->url, &options, &rig->client, &error), error);
     const struct qn_broker_options broker_options = {.clock = turned ? &rig->clock : NULL};
     assert_ok(qn_broker_open(rig->url, &broker_options, &rig->broker, &error), error);
-    assert_ok(quern_mux_new(&rig->mux, &error), error);
-    assert_ok(quern_mux_handle(rig->mux, "t", obey, rig, NULL, &error), error);
+}
+
+struct rig *rig_new(bool turned)
+{
+    struct rig *rig = make_rig(turned);
+    open_rig(rig);
+    return rig;
+}
+
+struct rig *rig_new_prefork(void (*prepare)(struct rig *rig))
+{
+    quern_error error = {0};
+    struct rig *rig = make_rig(false);
+    if (prepare != NULL) {
+        prepare(rig);
+    }
+    rig->zygote_used = true;
+    assert_ok(quern_zygote_start(rig->mux, NULL, &rig->zygote, &error), error);
+    open_rig(rig);
     return rig;
 }
 
 void rig_free(struct rig *rig)
 {
+    quern_zygote_free(rig->zygote);
     quern_mux_free(rig->mux);
     qn_broker_close(rig->broker);
     quern_client_free(rig->client);
     test_store_close(&rig->store);
-    pthread_cond_destroy(&rig->change);
-    pthread_mutex_destroy(&rig->mutex);
-    free(rig);
+    (void)munmap(rig, sizeof *rig);
 }
 
 void rig_advance(struct rig *rig, int64_t ms)
@@ -247,6 +163,8 @@ void rig_start(struct rig *rig, struct rig_worker *worker, const quern_worker_op
         filled = *options;
     }
     filled.clock = rig->turned ? &rig->clock : NULL;
+    filled.pool = rig->zygote != NULL ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS;
+    filled.zygote = rig->zygote;
     filled.on_log = on_log;
     filled.on_run = on_run;
     filled.user = rig;
@@ -427,7 +345,7 @@ void rig_wait_empty(struct rig *rig)
 void rig_open_gate(struct rig *rig)
 {
     pthread_mutex_lock(&rig->mutex);
-    rig->gate = true;
+    atomic_store(&rig->gate, true);
     pthread_cond_broadcast(&rig->change);
     pthread_mutex_unlock(&rig->mutex);
 }

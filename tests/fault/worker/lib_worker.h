@@ -10,6 +10,8 @@
  *   result-hold                   the same, but waits for the gate before it returns
  *   wait                          waits for its cancellation by poll() and returns retry
  *   wait-done                     the same, and returns done
+ *   die abort exit leave          ends its process: SIGKILL, SIGABRT, exit code 3, exit code 0
+ *   spin                          computes for ever, whatever happens
  *   hold                          waits until the test opens the gate, whatever happens; done
  *   hold-retry                    the same; retry
  *
@@ -20,6 +22,7 @@
 #include "lib_store.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "broker/inspect.h"
@@ -49,6 +52,7 @@ struct rig_start {
     int64_t retry_count;
     int64_t crash_count;
     quern_cause cause;
+    pid_t pid;       /* where it ran */
     char reason[32]; /* of its cancellation, when it ended */
 };
 
@@ -60,9 +64,11 @@ struct rig {
     quern_client *client;
     struct qn_broker *broker; /* for reading and operating, as another process would */
     quern_mux *mux;
+    bool zygote_used;
+    quern_zygote *zygote;  /* NULL: handlers run in threads */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t change;
-    bool gate;
+    _Atomic bool gate;
     size_t inside;
     size_t inside_max;
     size_t start_count;
@@ -77,6 +83,9 @@ struct rig {
 /* On an empty broker, with a mux that serves every type with "obey". turned: time stands still
  * until the test advances it. */
 struct rig *rig_new(bool turned);
+/* The same with handlers in children, which share the rig. prepare (may be NULL) adds to the mux,
+ * which cannot be changed afterwards. Only in a program without threads. */
+struct rig *rig_new_prefork(void (*prepare)(struct rig *rig));
 /* "obey", to be registered with options of its own; user: the rig. */
 quern_handler rig_handler(void);
 /* Every worker must have been joined. */

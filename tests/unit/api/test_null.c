@@ -112,6 +112,15 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     REFUSES("url", quern_worker_new(NULL, t->mux, NULL, &worker, &err));
     REFUSES("mux", quern_worker_new(t->url, NULL, NULL, &worker, &err));
     REFUSES("ret_worker", quern_worker_new(t->url, t->mux, NULL, NULL, &err));
+    quern_zygote *zygote = NULL;
+    char *argv[] = {NULL};
+    REFUSES("mux", quern_zygote_start(NULL, NULL, &zygote, &err));
+    REFUSES("ret_zygote", quern_zygote_start(t->mux, NULL, NULL, &err));
+    REFUSES("path", quern_zygote_exec(NULL, argv, NULL, &zygote, &err));
+    REFUSES("argv", quern_zygote_exec("/bin/true", NULL, NULL, &zygote, &err));
+    REFUSES("ret_zygote", quern_zygote_exec("/bin/true", argv, NULL, NULL, &err));
+    REFUSES("mux", quern_zygote_serve(NULL, NULL, &err));
+    quern_zygote_free(NULL);
     REFUSES("worker", quern_worker_run(NULL, &err));
     quern_worker_stop(NULL);
     quern_worker_quiet(NULL);

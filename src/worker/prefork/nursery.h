@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* nursery.h - a quern_zygote as a worker uses it: the definition of the public object. */
+#ifndef QN_WORKER_PREFORK_NURSERY_H
+#define QN_WORKER_PREFORK_NURSERY_H
+
+#include "pool/prefork/zygote.h"
+#include "quern/zygote.h"
+
+/* Reserves it for a worker with this mux (NULL: that of the zygote), and returns the mux to use.
+ * QUERN_E_INVALID: it serves another mux; QUERN_E_STATE: a worker has it, or had it;
+ * QUERN_E_CLOSED: it belongs to the process that forked. */
+QUERN_NODISCARD quern_status qn_nursery_claim(quern_zygote *zygote, const quern_mux *mux,
+                                              const quern_mux **ret_mux, quern_error *err);
+/* The worker that had claimed it was not made. */
+void qn_nursery_unclaim(quern_zygote *zygote);
+/* The process itself, the caller's from now on; NULL: it was taken before. */
+struct qn_zygote *qn_nursery_take(quern_zygote *zygote);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* remote.h - the worker's pool of children, which run its handlers. */
+#ifndef QN_WORKER_PREFORK_REMOTE_H
+#define QN_WORKER_PREFORK_REMOTE_H
+
+#include <stdbool.h>
+
+#include "quern/status.h"
+
+struct quern_worker;
+
+/* Makes worker->prefork if its options say so; it takes their zygote. */
+QUERN_NODISCARD quern_status qn_remote_start(struct quern_worker *worker, quern_error *err);
+/* Kills all children and ends the pool. False: a child that was killed has not ended (it hangs in
+ * the kernel), so the pool stays as it is. */
+bool qn_remote_end(struct quern_worker *worker);
+/* Whether the pool has ended by itself; err has the reason. */
+bool qn_remote_gone(struct quern_worker *worker, quern_error *err);
+
+#endif
