@@ -20,7 +20,7 @@
 #define QN_ENQUEUE_MAX 1024 /* tasks of one enqueue, where it may be several batches: 5 ms */
 #define QN_EXCHANGES_MAX 2  /* of a worker at a time: one is in flight while the broker does one */
 #define QN_BATCH_WORTH 64   /* enough for an exchange beside the one in flight */
-#define QN_KILL_AFTER_MS 1000 /* from SIGTERM to SIGKILL of a prefork child */
+#define QN_KILL_AFTER_MS 1000                /* from SIGTERM to SIGKILL of a prefork child */
 #define QN_BATCH_BYTES_MAX ((size_t)8 << 20) /* of payload in one batch; one task may exceed it */
 #define QN_CONCURRENCY_MAX 4096
 /* At most this many threads whose handlers ignore their cancellation are replaced. */

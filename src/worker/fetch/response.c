@@ -142,10 +142,13 @@ static void place_run(struct quern_worker *worker, struct quern_run *run)
     if (run->in_child) {
         run->child_item.is_short = qn_prefetch_is_short(&worker->pump.prefetch, type);
     }
-    if (run->in_child && entry != NULL) {
+    if (run->in_child) {
+        const struct qn_task *task = &run->leased->task;
+        int64_t memory_max = entry != NULL ? entry->options.memory_max : 0;
+        int64_t cpu_ms = entry != NULL ? entry->options.cpu_ms : 0;
         run->child_item.limits = (struct qn_prefork_limits){
-            .address_space_bytes = (uint64_t)entry->options.memory_max,
-            .cpu_ms = (uint64_t)entry->options.cpu_ms,
+            .address_space_bytes = (uint64_t)(task->memory_max > 0 ? task->memory_max : memory_max),
+            .cpu_ms = (uint64_t)(task->cpu_ms > 0 ? task->cpu_ms : cpu_ms),
         };
     }
 }

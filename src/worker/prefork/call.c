@@ -104,8 +104,9 @@ static void choose_delay(struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
     const struct qn_mux_entry *entry = run->entry;
-    if (run->outcome != QUERN_RETRY || run->again_in_ms >= 0 || entry == NULL ||
-        entry->options.retry_delay_ms == NULL || leased->task.retry.kind != QN_BACKOFF_DEFAULT) {
+    if (run->outcome != QUERN_RETRY || run->again_in_ms >= 0 || run->again_at_ms >= 0 ||
+        entry == NULL || entry->options.retry_delay_ms == NULL ||
+        leased->task.retry.kind != QN_BACKOFF_DEFAULT) {
         return;
     }
     (void)quern_run_again_in(

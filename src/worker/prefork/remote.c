@@ -156,6 +156,9 @@ static bool result(struct qn_prefork_item *item, struct qn_bytes body, void *use
     struct quern_worker *worker = user;
     struct quern_run *run = run_of(item);
     if (atomic_load(&run->writes) || !qn_wire_get_end(body, run)) {
+        qn_run_free_change(&run->change);
+        run->change = (struct qn_task_change){.payload = NULL};
+        run->has_change = false;
         return false;
     }
     ensure_begun(worker, run);

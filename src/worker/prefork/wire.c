@@ -14,6 +14,7 @@
 #include "task/limits.h"
 #include "worker/prefork/bytes.h"
 
+enum { NO_CHANGE = -2 };
 enum { TEXT_MAX = 1 << 20 }; /* of names and of stderr: a loose limit, far beyond what exists */
 
 /* --- The task --------------------------------------------------------------------------- */
@@ -39,6 +40,9 @@ enum number {
     UNIQUE,
     RETENTION,
     DELAY,
+    KILL_AFTER,
+    CPU,
+    MEMORY,
     UNTIL,
     ON_DUPLICATE,
     PRIORITY,
@@ -65,6 +69,9 @@ static void fill_numbers(const struct quern_run *run, int64_t numbers[NUMBERS])
     numbers[UNIQUE] = task->unique_ms;
     numbers[RETENTION] = task->retention_ms;
     numbers[DELAY] = task->delay_ms;
+    numbers[KILL_AFTER] = task->kill_after_ms;
+    numbers[CPU] = task->cpu_ms;
+    numbers[MEMORY] = task->memory_max;
     numbers[UNTIL] = task->unique_until;
     numbers[ON_DUPLICATE] = task->on_duplicate;
     numbers[PRIORITY] = task->priority;
@@ -107,6 +114,9 @@ static void take_numbers(const int64_t numbers[NUMBERS], struct qn_leased *lease
     task->unique_ms = numbers[UNIQUE];
     task->retention_ms = numbers[RETENTION];
     task->delay_ms = numbers[DELAY];
+    task->kill_after_ms = numbers[KILL_AFTER];
+    task->cpu_ms = numbers[CPU];
+    task->memory_max = numbers[MEMORY];
     task->unique_until = (int32_t)numbers[UNTIL];
     task->on_duplicate = (int32_t)numbers[ON_DUPLICATE];
     task->priority = (int32_t)numbers[PRIORITY];
@@ -159,6 +169,19 @@ bool qn_wire_get_task(struct qn_bytes body, struct qn_leased *ret_leased, quern_
 
 enum flag { FLAG_CRASHED = 1, FLAG_NOT_STARTED = 2, FLAG_GARBLED = 4, FLAG_RESULT = 8, FLAGS = 15 };
 
+/* A checkpoint. */
+static void put_change(struct qn_writer *writer, const struct quern_run *run)
+{
+    const struct qn_task_change *change = &run->change;
+    int64_t retry_max = change->retry_max > 0 ? change->retry_max : QUERN_RETRY_NEVER;
+    qn_bytes_put_text(writer, change->queue);
+    qn_bytes_put_number(writer, change->has_retry_max ? retry_max : NO_CHANGE);
+    qn_bytes_put_number(writer, change->has_payload ? (int64_t)change->payload_size : NO_CHANGE);
+    if (change->has_payload) {
+        qn_bytes_put(writer, change->payload, change->payload_size);
+    }
+}
+
 bool qn_wire_put_end(struct qn_buf *out, const struct quern_run *run)
 {
     struct qn_writer writer = {.out = out, .ok = true};
@@ -168,10 +191,12 @@ bool qn_wire_put_end(struct qn_buf *out, const struct quern_run *run)
                                      (run->progress_garbled ? FLAG_GARBLED : 0) |
                                      (run->has_result ? FLAG_RESULT : 0));
     qn_bytes_put_number(&writer, run->again_in_ms);
+    qn_bytes_put_number(&writer, run->again_at_ms);
     qn_bytes_put_number(&writer, (int64_t)run->output_dropped);
     qn_bytes_put_text(&writer, run->error);
     qn_bytes_put_text(&writer, run->error_class[0] != '\0' ? run->error_class : NULL);
     qn_bytes_put_text(&writer, run->stderr_text);
+    put_change(&writer, run);
     if (run->has_result) {
         qn_bytes_put(&writer, run->result, run->result_size);
     }
@@ -223,20 +248,36 @@ static bool copy_result(struct quern_run *run, struct qn_bytes result)
     return true;
 }
 
+/* By the calls of the handler, which check it. */
+static bool get_change(struct qn_reader *reader, struct quern_run *run)
+{
+    const char *queue = qn_bytes_text(reader, TEXT_MAX);
+    int64_t retry_max = qn_bytes_number(reader);
+    int64_t size = qn_bytes_number_in(reader, NO_CHANGE, (int64_t)QN_PAYLOAD_SIZE_LIMIT);
+    const void *payload = size >= 0 ? qn_bytes_take(reader, (size_t)size) : NULL;
+    return reader->ok && (queue == NULL || quern_run_change_queue(run, queue, NULL) == QUERN_OK) &&
+           (retry_max == NO_CHANGE ||
+            quern_run_change_retry_max(run, retry_max, NULL) == QUERN_OK) &&
+           (size < 0 || quern_run_change_payload(run, payload, (size_t)size, NULL) == QUERN_OK);
+}
+
 bool qn_wire_get_end(struct qn_bytes body, struct quern_run *run)
 {
     struct qn_reader reader = {.at = body.data, .left = body.size, .ok = true};
     int64_t outcome = qn_bytes_number(&reader);
     int64_t flags = qn_bytes_number_in(&reader, 0, FLAGS);
     int64_t again_in_ms = qn_bytes_number_in(&reader, -1, QN_DURATION_MS_MAX);
+    int64_t again_at_ms = qn_bytes_number_in(&reader, -1, QN_MOMENT_MS_MAX);
     int64_t dropped = qn_bytes_number_in(&reader, 0, INT64_MAX);
     const char *error = qn_bytes_text(&reader, QN_ERROR_TEXT_SIZE_MAX);
     const char *error_class = qn_bytes_text(&reader, QN_ERROR_CLASS_SIZE_MAX);
     const char *stderr_text = qn_bytes_text(&reader, TEXT_MAX);
+    bool changed = get_change(&reader, run);
     size_t size = reader.left;
     const void *result = qn_bytes_take(&reader, size);
     bool has_result = (flags & FLAG_RESULT) != 0;
-    if (!reader.ok || !is_outcome(outcome, flags) || !is_text(error) || !is_text(stderr_text) ||
+    if (!changed || !reader.ok || !is_outcome(outcome, flags) || !is_text(error) ||
+        !is_text(stderr_text) ||
         (error_class != NULL && !qn_handler_options_is_class(error_class)) ||
         size > (has_result ? QN_PAYLOAD_SIZE_LIMIT : 0) || !copy_text(error, &run->error) ||
         !copy_text(stderr_text, &run->stderr_text) ||
@@ -249,6 +290,7 @@ bool qn_wire_get_end(struct qn_bytes body, struct quern_run *run)
     run->not_started = (flags & FLAG_NOT_STARTED) != 0;
     run->progress_garbled = (flags & FLAG_GARBLED) != 0;
     run->again_in_ms = again_in_ms;
+    run->again_at_ms = again_at_ms;
     run->output_dropped = (uint64_t)dropped;
     return true;
 }

@@ -26,8 +26,8 @@ enum {
 
 #define QN_WIRE_UNKNOWN (-1) /* of the deadline of a run: the child counts from its start */
 
-/* Of a frame that holds the largest result. */
-#define QN_WIRE_SIZE_MAX (QN_PAYLOAD_SIZE_LIMIT + ((size_t)64 << 10))
+/* Of a frame that holds the largest result, or the largest payload of a checkpoint. */
+#define QN_WIRE_SIZE_MAX (QN_PAYLOAD_SIZE_LIMIT + ((size_t)2 << 20))
 
 /* The task of a run, without its payload, which follows it: *ret_more. Of fixed size, and short,
  * where the task has no headers. False: out of memory. */

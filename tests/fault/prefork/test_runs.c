@@ -252,6 +252,55 @@ static void an_early_ack_is_written_before_the_child_starts(void **state)
     rig_free(rig);
 }
 
+static quern_outcome step(quern_run *run, const quern_task *task, void *user)
+{
+    (void)user;
+    if (task->payload_size > 0) {
+        return quern_run_fail(run, QUERN_ARCHIVE, "second step");
+    }
+    return quern_run_change_payload(run, "next", 4, NULL) == QUERN_OK ? quern_run_again_in(run, 1)
+                                                                      : QUERN_DROP;
+}
+
+static void prepare_step(struct rig *rig)
+{
+    quern_error error = {0};
+    assert_ok(quern_mux_handle(rig->mux, "step", step, rig, NULL, &error), error);
+}
+
+static void a_checkpoint_of_a_child_is_kept(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new_prefork(prepare_step);
+    rig_put_task(rig, &(quern_task){.id = "x", .type = "step"});
+    struct rig_worker worker;
+    rig_start(rig, &worker, NULL);
+    rig_wait_state(rig, "x", QUERN_TASK_ARCHIVED);
+    assert_string_equal(error_of(rig, "x"), "second step");
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
+static void deaths_are_charged_with_their_facts(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new_prefork(NULL);
+    struct rig_worker worker;
+    rig_put_task(rig, &(quern_task){.id = "exit",
+                                    .payload = "exit",
+                                    .payload_size = 4,
+                                    .retry_max = QUERN_RETRY_NEVER});
+    rig_start(rig, &worker, NULL);
+    rig_wait_state(rig, "exit", QUERN_TASK_ARCHIVED);
+    assert_non_null(strstr(error_of(rig, "exit"), "exit status 3"));
+    assert_non_null(strstr(error_of(rig, "exit"), "last words"));
+    rig_put(rig, "after", "done");
+    rig_wait_state(rig, "after", 0);
+    assert_int_equal(rig_stats(&worker).crashed, 1);
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 static void prepare_command(struct rig *rig)
 {
     quern_error error = {0};
@@ -296,6 +345,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_shutdown_kills_what_does_not_end),
     cmocka_unit_test(the_delay_of_a_retry_is_asked_in_the_child),
     cmocka_unit_test(an_early_ack_is_written_before_the_child_starts),
+    cmocka_unit_test(a_checkpoint_of_a_child_is_kept),
+    cmocka_unit_test(deaths_are_charged_with_their_facts),
     cmocka_unit_test(commands_run_beside_children),
     cmocka_unit_test(many_short_runs_are_each_run_once),
 };
