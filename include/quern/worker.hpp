@@ -4,6 +4,7 @@
 #define QUERN_WORKER_HPP
 
 #include <cstddef>
+#include <memory>
 
 #include "quern/mux.hpp"
 #include "quern/worker.h"
@@ -35,7 +36,7 @@ struct worker_options {
     quern_retry_policy retry{};
     std::string host{};
     const quern_clock *clock = nullptr;
-    quern::zygote zygote{nullptr}; /* given: handlers run in its children */
+    std::shared_ptr<quern::zygote> zygote{}; /* given: handlers run in its children */
     std::uint32_t child_runs_max = 0;
     std::uint64_t child_rss_max = 0;
     std::function<void(quern_log_level, std::string_view)> on_log{};
@@ -157,7 +158,7 @@ class worker
 
         const quern_mux *c_mux() const noexcept
         {
-            return options.zygote.is_program() ? nullptr : mux.get();
+            return options.zygote && options.zygote->is_program() ? nullptr : mux.get();
         }
 
         quern_worker_options view(std::vector<quern_queue> &queues)
@@ -181,8 +182,8 @@ class worker
             out.prefetch_max = options.prefetch_max;
             out.retry = options.retry;
             out.clock = options.clock;
-            out.pool = options.zygote.get() != nullptr ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS;
-            out.zygote = options.zygote.get();
+            out.pool = options.zygote ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS;
+            out.zygote = options.zygote ? options.zygote->get() : nullptr;
             out.child_runs_max = options.child_runs_max;
             out.child_rss_max = options.child_rss_max;
             out.host = detail::text_or_null(options.host);

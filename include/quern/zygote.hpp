@@ -11,7 +11,8 @@
 namespace quern
 {
 
-/* The process that forks all children; move it into worker_options::zygote. */
+/* The process that forks all children, for worker_options::zygote:
+ *     options.zygote = std::make_shared<quern::zygote>(handlers); */
 class zygote
 {
   public:

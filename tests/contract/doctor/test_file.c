@@ -19,7 +19,7 @@ static void missing_index_changed_table_and_wrong_version_are_reported(struct co
     assert_ok(quern_inspector_check(inspector, false, doctor_keep, &report, &err), err);
     doctor_assert_line(&report, "I9 /: the index quern_lock_until is missing");
     doctor_assert_line(&report, "I9 /: the table quern_worker is no longer as quern created it");
-    doctor_assert_line(&report, "I9 /: quern_meta has schema 99, this library has 4");
+    doctor_assert_line(&report, "I9 /: quern_meta has schema 99, this library has 5");
     quern_inspector_free(inspector);
 }
 

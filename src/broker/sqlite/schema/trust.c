@@ -21,7 +21,7 @@
 #include "base/text/utf8.h"
 #include "broker/sqlite/schema/late.h"
 #include "broker/sqlite/schema/migrate.h"
-#include "broker/sqlite/schema/schema_sql.h"
+#include "broker/sqlite/schema/schema_made_sql.h"
 #include "broker/sqlite/store/open_sql.h"
 #include "broker/sqlite/store/query.h"
 
