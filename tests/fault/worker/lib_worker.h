@@ -78,6 +78,7 @@ struct rig {
     size_t stale_count; /* reports of outcomes that were refused */
     char log[RIG_LOG_SIZE];
     size_t log_size;
+    char seen[1024]; /* by a handler of the test's own */
 };
 
 /* On an empty broker, with a mux that serves every type with "obey". turned: time stands still

@@ -112,6 +112,10 @@ static bool on_begin(struct qn_prefork_item *item, bool has_started, void *user)
     (void)pthread_mutex_lock(&fixture->mutex);
     bool goes = has_started || !fixture->refuse_begin;
     of(item)->begun = has_started ? 2 : 1;
+    fixture->begun++;
+    if (!goes && fixture->free_refused) {
+        free(of(item));
+    }
     (void)pthread_cond_broadcast(&fixture->changed);
     (void)pthread_mutex_unlock(&fixture->mutex);
     return goes;
@@ -299,6 +303,19 @@ void lib_prefork_wait_begun(struct lib_prefork *fixture, struct lib_prefork_item
 void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item *item)
 {
     wait_for(fixture, has_frame, item);
+}
+
+void lib_prefork_wait_refused(struct lib_prefork *fixture, int count)
+{
+    int64_t until_ns = qn_clock_mono_ns() + TEST_PATIENCE_MS * QN_NS_PER_MS;
+    bool in_time = true;
+    (void)pthread_mutex_lock(&fixture->mutex);
+    while (in_time && fixture->begun < count) {
+        in_time = qn_cond_wait_until(&fixture->changed, &fixture->mutex, until_ns);
+    }
+    fixture->refuse_begin = false;
+    (void)pthread_mutex_unlock(&fixture->mutex);
+    assert_true(in_time);
 }
 
 void lib_prefork_wait_gone(struct lib_prefork *fixture)

@@ -50,7 +50,9 @@ struct lib_prefork {
     uint64_t results;
     uint64_t deaths;
     int gone;
+    int begun; /* calls of begin */
     bool refuse_begin;
+    bool free_refused; /* they were made by malloc */
     bool refuse_result;
 };
 
@@ -72,6 +74,8 @@ bool lib_prefork_wait(struct lib_prefork *fixture, struct lib_prefork_item *item
 /* Until it has begun, or had a frame. */
 void lib_prefork_wait_begun(struct lib_prefork *fixture, struct lib_prefork_item *item);
 void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item *item);
+/* Until `begin` has refused so many; then it refuses no more. */
+void lib_prefork_wait_refused(struct lib_prefork *fixture, int count);
 void lib_prefork_wait_gone(struct lib_prefork *fixture);
 /* Submits a text and waits for its end. */
 void lib_prefork_run(struct lib_prefork *fixture, struct lib_prefork_item *item, const char *text);

@@ -48,17 +48,23 @@ static void list_room(struct qn_prefork_child *child, bool low)
     }
 }
 
-void qn_window_remove(struct qn_prefork_child *child, uint32_t place)
+/* Without a look at the item, which may be freed. */
+static void forget(struct qn_prefork_child *child, uint32_t place, uint32_t slot)
 {
-    struct qn_prefork_item *item = child->window[place];
     child->count--;
     memmove(&child->window[place], &child->window[place + 1],
             (child->count - place) * sizeof(struct qn_prefork_item *));
-    child->slots &= ~(1U << item->slot);
-    item->child = NULL;
+    child->slots &= ~(1U << slot);
     if (place == 0) {
         child->head_begun = false;
     }
+}
+
+void qn_window_remove(struct qn_prefork_child *child, uint32_t place)
+{
+    struct qn_prefork_item *item = child->window[place];
+    item->child = NULL;
+    forget(child, place, item->slot);
 }
 
 void qn_window_put_back(struct qn_prefork_child *child, struct qn_prefork_item *item, uint32_t slot)
@@ -208,12 +214,28 @@ static void give_up(struct qn_prefork *prefork, struct qn_prefork_item *item)
     (void)pthread_mutex_lock(&prefork->mutex);
 }
 
+/* It was placed, but not sent. */
+static void take_out(struct qn_prefork_child *child, struct qn_prefork_item *item,
+                     enum prepared prepared)
+{
+    qn_window_remove(child, place_of(item));
+    if (prepared == TOO_LARGE) {
+        item->is_short = false;
+        qn_list_prepend(&child->prefork->waiting, &item->node);
+    } else {
+        give_up(child->prefork, item);
+    }
+}
+
+/* An item that `begin` has refused is not ours any more: its owner may have freed it. It
+ * is the head, so it is still in its place. */
 static void give(struct qn_prefork_child *child, struct qn_prefork_item *item)
 {
     struct qn_prefork *prefork = child->prefork;
     struct qn_bytes more = {0};
     place_item(child, item);
     bool is_head = child->count == 1;
+    uint32_t slot = item->slot;
     (void)pthread_mutex_unlock(&prefork->mutex);
     enum prepared prepared = prepare(prefork, item, is_head, &more);
     (void)pthread_mutex_lock(&prefork->mutex);
@@ -229,13 +251,11 @@ static void give(struct qn_prefork_child *child, struct qn_prefork_item *item)
         }
         prepared = NO_MEMORY;
     }
-    qn_window_remove(child, place_of(item));
     child->runs--;
-    if (prepared == TOO_LARGE) {
-        item->is_short = false;
-        qn_list_prepend(&prefork->waiting, &item->node);
-    } else if (prepared != REFUSED) {
-        give_up(prefork, item);
+    if (prepared == REFUSED) {
+        forget(child, 0, slot);
+    } else {
+        take_out(child, item, prepared);
     }
     if (child->retiring) {
         qn_children_retire(child);
