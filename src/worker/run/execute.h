@@ -16,8 +16,8 @@ void qn_execute_item(struct qn_pool_item *item);
 /* With mutex held: gives the pool the runs that have got a place of their pattern. True: then call
  * qn_pool_wake without it. */
 QUERN_NODISCARD bool qn_execute_submit_ready(struct quern_worker *worker);
-/* With mutex held: gives each run of the list (of item.node) to its pool, and empties the list. True
- * as above. */
+/* With mutex held: gives each run of the list (of item.node) to its pool, and empties the list.
+ * True as above. */
 QUERN_NODISCARD bool qn_execute_give(struct quern_worker *worker, struct qn_list *take_runs);
 /* With mutex held: passes a run to the prefork pool. */
 void qn_execute_submit(struct quern_worker *worker, struct quern_run *run);

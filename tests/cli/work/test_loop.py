@@ -10,7 +10,7 @@ import time
 import lib_cli
 from lib_cli import CliTest, only
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/loop.py"
+EXAMPLE = pathlib.Path(__file__).parents[3] / "examples/loop.py"
 
 # A process that does what the payload of each task says, in Python.
 SCRIPT = """
