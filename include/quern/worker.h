@@ -144,6 +144,14 @@ QUERN_API void quern_worker_resume(quern_worker *worker);
  * and one for each run. Any thread; async-signal-safe; NULL does nothing. */
 QUERN_API void quern_worker_log_runs(quern_worker *worker);
 
+/* From now on children come from `zygote`, which was executed (quern_zygote_exec) after that of the
+ * worker and announced the same patterns and options; children of the old one end after what they
+ * run, and then it ends. Free `zygote` afterwards, at any time. Any thread. Errors: QUERN_E_INVALID
+ * (what it announced differs: start the worker again; or one of them was not executed),
+ * QUERN_E_STATE (the worker does not run; a worker has the zygote already). */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_reload(quern_worker *worker,
+                                                           quern_zygote *zygote, quern_error *err);
+
 typedef struct quern_worker_stats {
     uint64_t done, retried, archived, dropped, snoozed, given_back, crashed, stale, salvaged;
     uint64_t lost_leases;

@@ -24,6 +24,8 @@ static const char *values_of(const struct qn_option *option)
         {"then", "retry archive"},
         {"unknown", "leave retry archive"},
         {"log-format", "text logfmt json"},
+        {"pool", "prefork threads"},
+        {"under", "gdb valgrind rr"},
         {"on-hup", "drain reload"},
         {"unique-until", "done started removed ended expired"},
         {"on-duplicate", "fail ignore replace debounce"},

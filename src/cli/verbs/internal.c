@@ -3,6 +3,7 @@
  *
  * Neither the help nor the completions name them. */
 #include "cli/cli.h"
+#include "cli/handlers/zygote.h"
 #include "cli/replay/replay_run.h"
 
 static const struct qn_verb verbs[] = {
@@ -13,6 +14,13 @@ static const struct qn_verb verbs[] = {
      .options = qn_replay_run_options,
      .option_count = QN_REPLAY_RUN_OPTION_COUNT,
      .run = qn_replay_run},
+    {.name = "zygote",
+     .operands = "",
+     .summary = "the process with the handlers of quern work --handlers",
+     .example = "  quern work --handlers ./handlers.so",
+     .options = qn_handlers_zygote_options,
+     .option_count = QN_HANDLERS_ZYGOTE_OPTION_COUNT,
+     .run = qn_handlers_zygote_run},
 };
 const struct qn_noun qn_noun_internal = {"internal", "processes that other verbs start", verbs,
                                          QN_COUNT_OF(verbs)};

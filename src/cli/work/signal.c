@@ -30,11 +30,14 @@ static quern_worker *_Atomic steered;
 
 /* With --on-hup reload. */
 static struct {
+    void (*call)(quern_worker *worker, void *user);
+    void *user;
+    pthread_mutex_t mutex; /* held while it is called, and where `steered` becomes NULL */
     sem_t asked;
     atomic_bool ended;
     pthread_t thread;
     bool runs;
-} reload;
+} reload = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Until there is a worker. */
 static struct {
@@ -86,18 +89,19 @@ static void on_reload(int number)
     errno = saved;
 }
 
-/* A line of the log in its format, which a signal handler could not write. */
-static void *report_reloads(void *user)
+/* A signal handler could neither write to the log nor start a process. */
+static void *call_reloads(void *user)
 {
-    struct qn_work_log *log = user;
+    (void)user;
     for (;;) {
         while (sem_wait(&reload.asked) != 0) {
         }
         if (atomic_load(&reload.ended)) {
             return NULL;
         }
-        qn_work_log_message(QUERN_LOG_INFO,
-                            "nothing to reload; restart the worker to change its options", log);
+        (void)pthread_mutex_lock(&reload.mutex);
+        reload.call(atomic_load(&steered), reload.user);
+        (void)pthread_mutex_unlock(&reload.mutex);
     }
 }
 
@@ -149,10 +153,12 @@ static bool start_thread(pthread_t *ret_thread, void *(*run)(void *user), void *
     return runs;
 }
 
-void qn_work_signal_reload_on_hup(struct qn_work_log *log)
+void qn_work_signal_reload_on_hup(void (*call)(quern_worker *worker, void *user), void *user)
 {
+    reload.call = call;
+    reload.user = user;
     (void)sem_init(&reload.asked, 0, 0);
-    reload.runs = start_thread(&reload.thread, report_reloads, log);
+    reload.runs = start_thread(&reload.thread, call_reloads, NULL);
     install(SIGHUP, on_reload); /* without a thread it is only ignored */
     sigset_t hup;
     (void)sigemptyset(&hup);
@@ -239,5 +245,7 @@ void qn_work_signal_stop(void)
             install(signals[i].number, SIG_DFL);
         }
     }
+    (void)pthread_mutex_lock(&reload.mutex);
     atomic_store(&steered, NULL);
+    (void)pthread_mutex_unlock(&reload.mutex);
 }

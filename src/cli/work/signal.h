@@ -15,9 +15,10 @@ void qn_work_signal_hold(void);
 /* From now on those that wait end the process soon, unless a worker starts before. After
  * qn_work_signal_reload_on_hup. */
 void qn_work_signal_end_early(struct qn_cli *cli);
-/* From now on HUP does not stop the worker; it logs that there is nothing to reload. */
-void qn_work_signal_reload_on_hup(struct qn_work_log *log);
-void qn_work_signal_reload_end(void); /* before the log is finished */
+/* From now on HUP does not stop the worker, but calls this, on a thread of its own. worker: NULL,
+ * or it lives until the call returns. */
+void qn_work_signal_reload_on_hup(void (*reload)(quern_worker *worker, void *user), void *user);
+void qn_work_signal_reload_end(void); /* before user is finished */
 /* A signal that has come before stops the worker. */
 void qn_work_signal_start(quern_worker *worker);
 /* Those that still wait end the program now: there will be no worker. */

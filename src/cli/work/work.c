@@ -14,10 +14,12 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
+#include "cli/handlers/zygote.h"
 #include "cli/loop/loop.h"
 #include "cli/memory.h"
 #include "cli/work/aggregate.h"
 #include "cli/work/end.h"
+#include "cli/work/handlers.h"
 #include "cli/work/policies.h"
 #include "cli/work/queues.h"
 #include "cli/work/signal.h"
@@ -27,6 +29,8 @@
 enum option {
     OPTION_EXEC,
     OPTION_EXEC_LOOP,
+    OPTION_HANDLERS,
+    OPTION_POOL,
     OPTION_AGGREGATE,
     OPTION_QUEUE,
     OPTION_STRICT,
@@ -68,13 +72,17 @@ static const struct qn_option options[] = {
     [OPTION_EXEC_LOOP] = {"exec-loop", "PATTERN=COMMAND",
                           "the same by commands that stay and run many tasks", QN_OPTION_TEXT,
                           .repeats = true},
+    [OPTION_HANDLERS] = {"handlers", "FILE", "C handlers of a shared object, in child processes",
+                         QN_OPTION_TEXT},
+    [OPTION_POOL] = {"pool", "prefork|threads", "where handlers run", QN_OPTION_TEXT,
+                     .unlisted = true},
     [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND",
                           "make one task of a group; see the manual", QN_OPTION_TEXT,
                           .repeats = true},
     [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
                       QN_OPTION_TEXT, .repeats = true},
     [OPTION_STRICT] = {"strict-priority", NULL, "lower weights only when others are empty",
-                       QN_OPTION_FLAG, .alias = "strict"},
+                       QN_OPTION_FLAG, .alias = "strict", .unlisted = true},
     [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
                             .min = 1, .max = QN_CONCURRENCY_MAX},
     [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty; 3: tasks failed",
@@ -88,7 +96,7 @@ static const struct qn_option options[] = {
     [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
                      QN_OPTION_TEXT, .unlisted = true},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
-                        QN_OPTION_TEXT},
+                        QN_OPTION_TEXT, .unlisted = true},
     [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) if the broker is not available",
                         QN_OPTION_FLAG, .unlisted = true},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
@@ -196,20 +204,18 @@ static int add_commands(const struct qn_cli *cli, quern_mux *mux, enum option op
     return exit_code;
 }
 
-/* The fate of tasks that no --exec serves. */
+/* The fate of tasks that no pattern serves. A zygote has it, too. */
 static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
 {
+    bool known = false;
+    quern_outcome outcome = QUERN_RETRY;
     const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);
-    if (text == NULL || strcmp(text, "leave") == 0) {
-        return QN_EXIT_OK;
-    }
-    bool archives = strcmp(text, "archive") == 0;
-    if (!archives && strcmp(text, "retry") != 0) {
+    bool counts = qn_handlers_zygote_unknown(text, &known, &outcome);
+    if (!known) {
         return qn_cli_usage(cli, "--unknown: '%s' is not leave, retry or archive", text);
     }
     quern_error err;
-    bool is_set =
-        quern_mux_not_found(mux, archives ? QUERN_ARCHIVE : QUERN_RETRY, &err) == QUERN_OK;
+    bool is_set = !counts || quern_mux_not_found(mux, outcome, &err) == QUERN_OK;
     return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
@@ -230,18 +236,10 @@ static int read_policies(const struct qn_cli *cli, quern_mux *mux)
     return qn_work_policies_read(cli, places, mux);
 }
 
-static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
+/* Adds what the command line names. */
+static int fill_mux(const struct qn_work *work, quern_mux *mux)
 {
-    if (!qn_args_given(&cli->args, OPTION_EXEC) && !qn_args_given(&cli->args, OPTION_AGGREGATE) &&
-        !qn_args_given(&cli->args, OPTION_EXEC_LOOP)) {
-        return qn_cli_usage(cli, "nothing to run: give --exec PATTERN=COMMAND, --exec-loop or "
-                                 "--aggregate");
-    }
-    quern_error err;
-    quern_mux *mux = NULL;
-    if (quern_mux_new(&mux, &err) != QUERN_OK) {
-        return qn_cli_fail(cli, &err);
-    }
+    const struct qn_cli *cli = work->cli;
     int exit_code = set_unknown(cli, mux);
     exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC) : exit_code;
     exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC_LOOP) : exit_code;
@@ -258,12 +256,32 @@ static int make_mux(const struct qn_cli *cli, quern_mux **ret_mux)
         };
         exit_code = qn_work_aggregate_read(cli, places, mux);
     }
+    return exit_code;
+}
+
+/* work->mux; beside a zygote that of the zygote, to which commands are added. */
+static int make_mux(struct qn_work *work)
+{
+    const struct qn_args *args = &work->cli->args;
+    const struct qn_work_handlers_options places = {
+        .handlers = OPTION_HANDLERS, .pool = OPTION_POOL, .unknown = OPTION_UNKNOWN};
+    int exit_code = qn_work_handlers_open(work, places);
     if (exit_code != QN_EXIT_OK) {
-        quern_mux_free(mux);
         return exit_code;
     }
-    *ret_mux = mux;
-    return QN_EXIT_OK;
+    if (work->zygote != NULL) {
+        return fill_mux(work, quern_zygote_mux(work->zygote));
+    }
+    if (!qn_args_given(args, OPTION_EXEC) && !qn_args_given(args, OPTION_AGGREGATE) &&
+        !qn_args_given(args, OPTION_EXEC_LOOP)) {
+        return qn_cli_usage(work->cli, "nothing to run: give --exec PATTERN=COMMAND, --exec-loop,"
+                                       " --handlers or --aggregate");
+    }
+    quern_error err;
+    if (quern_mux_new(&work->mux, &err) != QUERN_OK) {
+        return qn_cli_fail(work->cli, &err);
+    }
+    return fill_mux(work, work->mux);
 }
 
 /* --- Running --------------------------------------------------------------------------- */
@@ -305,18 +323,20 @@ static quern_worker_options worker_options(struct qn_work *work)
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .no_wait = work->no_wait,
+        .pool = work->zygote != NULL ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS,
+        .zygote = work->zygote,
         .on_log = on_log,
         .on_run = on_run,
         .user = work,
     };
 }
 
-static int run_worker(struct qn_work *work, const char *url, const quern_mux *mux)
+static int run_worker(struct qn_work *work, const char *url)
 {
     quern_error err;
     quern_worker *worker = NULL;
     quern_worker_options worker_opts = worker_options(work);
-    quern_status status = quern_worker_new(url, mux, &worker_opts, &worker, &err);
+    quern_status status = quern_worker_new(url, work->mux, &worker_opts, &worker, &err);
     if (status == QUERN_E_INVALID) { /* the URL was right: an option of the command line is not */
         return qn_cli_usage(work->cli, "%s", err.text);
     }
@@ -344,10 +364,9 @@ static int run_worker(struct qn_work *work, const char *url, const quern_mux *mu
 static int open_and_run(struct qn_work *work)
 {
     const char *url = NULL;
-    quern_mux *mux = NULL;
     int exit_code = qn_work_queues_read(work, OPTION_QUEUE);
     if (exit_code == QN_EXIT_OK) {
-        exit_code = make_mux(work->cli, &mux);
+        exit_code = make_mux(work);
     }
     if (exit_code == QN_EXIT_OK) {
         exit_code = qn_cli_broker_url(work->cli, true, &url);
@@ -359,9 +378,8 @@ static int open_and_run(struct qn_work *work)
         exit_code = qn_work_start(work, url);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = run_worker(work, url, mux);
+        exit_code = run_worker(work, url);
     }
-    quern_mux_free(mux);
     return exit_code;
 }
 
@@ -396,9 +414,10 @@ static int run_work(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
-    bool reloads = on_hup != NULL && strcmp(on_hup, "reload") == 0;
+    bool reloads =
+        on_hup != NULL ? strcmp(on_hup, "reload") == 0 : qn_args_given(args, OPTION_HANDLERS);
     if (reloads) {
-        qn_work_signal_reload_on_hup(&work->log);
+        qn_work_signal_reload_on_hup(qn_work_handlers_reload, work);
     }
     if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
@@ -414,6 +433,8 @@ static int run_work(struct qn_cli *cli)
     qn_work_log_finish(&work->log);
     qn_work_queues_finish(work);
     qn_work_end_finish(work);
+    qn_work_handlers_finish(work);
+    quern_mux_free(work->mux);
     qn_free(work);
     return exit_code;
 }

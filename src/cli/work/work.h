@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/work/log.h"
 #include "quern/worker.h"
+#include "quern/zygote.h"
 #include "task/limits.h"
 
 struct qn_work_failed; /* see end.c */
@@ -21,6 +22,10 @@ struct qn_work {
     bool until_idle;
     bool no_wait;
     bool aggregates;
+    const char *handlers; /* of --handlers; NULL: commands only */
+    const char *unknown;  /* of --unknown */
+    quern_zygote *zygote; /* owned; NULL: there is none */
+    quern_mux *mux;       /* owned; NULL: that of the zygote */
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
 };

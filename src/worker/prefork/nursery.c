@@ -7,6 +7,7 @@
 #include "worker/prefork/nursery.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -26,6 +27,7 @@ struct quern_zygote {
     struct qn_zygote *process; /* NULL: a worker took it */
     const quern_mux *mux;      /* frozen if it is the caller's */
     quern_mux *announced;      /* owned; NULL: the mux is the caller's */
+    struct qn_buf hello;       /* what was announced */
     pid_t owner_pid;
     _Atomic bool claimed;
 };
@@ -65,6 +67,7 @@ static quern_status new_zygote(quern_zygote **ret_zygote, quern_error *err)
     }
     atomic_init(&zygote->claimed, false);
     zygote->owner_pid = getpid();
+    qn_buf_init(&zygote->hello, HELLO_SIZE_MAX);
     *ret_zygote = zygote;
     return QUERN_OK;
 }
@@ -103,6 +106,17 @@ quern_status quern_zygote_start_sized(const quern_mux *mux, const quern_zygote_o
     return QUERN_OK;
 }
 
+/* A copy stays when a worker has taken the process. */
+static quern_status read_hello(quern_zygote *zygote, quern_error *err)
+{
+    struct qn_bytes hello = qn_zygote_hello(zygote->process);
+    quern_status status = qn_announce_read(hello, &zygote->announced, err);
+    if (status == QUERN_OK && qn_buf_append(&zygote->hello, hello.data, hello.size) != QUERN_OK) {
+        status = qn_error_nomem(err);
+    }
+    return status;
+}
+
 quern_status quern_zygote_exec_sized(const char *path, char *const argv[],
                                      const quern_zygote_options *options, size_t options_size,
                                      quern_zygote **ret_zygote, quern_error *err)
@@ -129,10 +143,12 @@ quern_status quern_zygote_exec_sized(const char *path, char *const argv[],
     int64_t timeout_ms = own.start_timeout_ms != 0 ? own.start_timeout_ms : START_TIMEOUT_MS;
     status = qn_zygote_exec(path, argv, timeout_ms, &zygote->process, err);
     if (status == QUERN_OK) {
-        status = qn_announce_read(qn_zygote_hello(zygote->process), &zygote->announced, err);
+        status = read_hello(zygote, err);
     }
     if (status != QUERN_OK) {
         qn_zygote_free(zygote->process);
+        quern_mux_free(zygote->announced);
+        qn_buf_finish(&zygote->hello);
         qn_free(zygote);
         return status;
     }
@@ -193,6 +209,18 @@ void qn_nursery_unclaim(quern_zygote *zygote)
     atomic_store(&zygote->claimed, false);
 }
 
+bool qn_nursery_equal(const quern_zygote *zygote, const quern_zygote *other)
+{
+    return zygote->announced != NULL && other->announced != NULL &&
+           zygote->hello.size == other->hello.size &&
+           memcmp(zygote->hello.data, other->hello.data, zygote->hello.size) == 0;
+}
+
+quern_mux *quern_zygote_mux(quern_zygote *zygote)
+{
+    return zygote != NULL ? zygote->announced : NULL;
+}
+
 struct qn_zygote *qn_nursery_take(quern_zygote *zygote)
 {
     struct qn_zygote *process = zygote->process;
@@ -206,6 +234,7 @@ void quern_zygote_free(quern_zygote *zygote)
         return;
     }
     qn_zygote_free(zygote->process);
+    qn_buf_finish(&zygote->hello);
     if (zygote->announced != NULL) {
         quern_mux_free(zygote->announced);
     } else {

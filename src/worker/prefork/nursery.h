@@ -13,6 +13,8 @@ QUERN_NODISCARD quern_status qn_nursery_claim(quern_zygote *zygote, const quern_
                                               const quern_mux **ret_mux, quern_error *err);
 /* The worker that had claimed it was not made. */
 void qn_nursery_unclaim(quern_zygote *zygote);
+/* Whether both are programs that announced the same. */
+bool qn_nursery_equal(const quern_zygote *zygote, const quern_zygote *other);
 /* The process itself, the caller's from now on; NULL: it was taken before. */
 struct qn_zygote *qn_nursery_take(quern_zygote *zygote);
 

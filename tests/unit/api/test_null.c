@@ -121,6 +121,8 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     REFUSES("ret_zygote", quern_zygote_exec("/bin/true", argv, NULL, NULL, &err));
     REFUSES("mux", quern_zygote_serve(NULL, NULL, &err));
     quern_zygote_free(NULL);
+    assert_null(quern_zygote_mux(NULL));
+    REFUSES("worker", quern_worker_reload(NULL, NULL, &err));
     REFUSES("worker", quern_worker_run(NULL, &err));
     quern_worker_stop(NULL);
     quern_worker_quiet(NULL);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* handlers.c - the zygote of a worker, and its successors.
+ *
+ * A reload starts a new zygote beside the old one. Only if that could load the object, and serves
+ * the same patterns, it takes over: new children come from it. Otherwise nothing has changed. */
+#include "cli/work/handlers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/handlers/zygote.h"
+
+int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options options)
+{
+    struct qn_cli *cli = work->cli;
+    const char *pool = qn_args_text(&cli->args, options.pool);
+    work->handlers = qn_args_text(&cli->args, options.handlers);
+    work->unknown = qn_args_text(&cli->args, options.unknown);
+    if (pool != NULL && strcmp(pool, "prefork") != 0 && strcmp(pool, "threads") != 0) {
+        return qn_cli_usage(cli, "--pool: '%s' is not prefork or threads", pool);
+    }
+    bool is_prefork = pool != NULL && strcmp(pool, "prefork") == 0;
+    if (work->handlers == NULL) {
+        return is_prefork ? qn_cli_usage(cli, "--pool prefork: needs --handlers FILE; commands are"
+                                              " processes in any pool")
+                          : QN_EXIT_OK;
+    }
+    if (pool != NULL && !is_prefork) {
+        return qn_cli_usage(cli, "--handlers: run in the prefork pool only");
+    }
+    quern_error err;
+    if (qn_handlers_zygote_open(work->handlers, work->unknown, &work->zygote, &err) != QUERN_OK) {
+        qn_cli_message(cli, "--handlers: %s", err.text);
+        return err.code == QUERN_E_FULL || err.code == QUERN_E_NOMEM ? QN_EXIT_TEMPORARY
+                                                                     : QN_EXIT_CONFIG;
+    }
+    return QN_EXIT_OK;
+}
+
+void qn_work_handlers_reload(quern_worker *worker, void *user)
+{
+    struct qn_work *work = user;
+    quern_error err;
+    quern_zygote *zygote = NULL;
+    if (work->zygote == NULL) {
+        qn_work_log_message(QUERN_LOG_INFO,
+                            "nothing to reload; restart the worker to change its options",
+                            &work->log);
+        return;
+    }
+    if (worker == NULL) { /* it has not started, or has ended */
+        return;
+    }
+    quern_status status = qn_handlers_zygote_open(work->handlers, work->unknown, &zygote, &err);
+    if (status == QUERN_OK) {
+        status = quern_worker_reload(worker, zygote, &err);
+    }
+    quern_zygote_free(zygote);
+    if (status == QUERN_OK) {
+        qn_work_log_message(QUERN_LOG_INFO, "handlers reloaded", &work->log);
+    } else {
+        char text[sizeof err.text + 64];
+        (void)snprintf(text, sizeof text, "handlers not reloaded, the old ones stay: %s", err.text);
+        qn_work_log_message(QUERN_LOG_WARN, text, &work->log);
+    }
+}
+
+void qn_work_handlers_finish(struct qn_work *work)
+{
+    quern_zygote_free(work->zygote);
+    work->zygote = NULL;
+}

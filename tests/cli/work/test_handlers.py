@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""quern work --handlers: C handlers of a shared object, in children of a zygote."""
+
+import os
+import signal
+import subprocess
+
+import lib_cli
+from lib_cli import CliTest, EXIT_CONFIG, EXIT_TASKS_FAILED, EXIT_USAGE
+
+SOURCE = os.environ["QUERN_SOURCE"]
+HEAD = """
+#include <quern/handlers.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static quern_outcome answer(quern_run *run, const quern_task *task, void *user)
+{
+    (void)task;
+    return quern_run_write_result(run, user, strlen(user), NULL) == QUERN_OK ? QUERN_DONE
+                                                                             : QUERN_RETRY;
+}
+"""
+VERSION = HEAD + """
+QUERN_HANDLERS(mux, err)
+{
+    static char text[] = "%s";
+    return quern_mux_handle(mux, "%s", answer, text, NULL, err);
+}
+"""
+
+
+class HandlersTest(CliTest):
+    def compile(self, text, name="handlers.so"):
+        """Under another name first, since a worker may load it at this moment."""
+        source = self.write(name + ".c", text)
+        result = subprocess.run([os.environ["CC"], "-g", "-shared", "-fPIC", "-D_GNU_SOURCE",
+                                 "-I" + os.path.join(SOURCE, "include"), "-o",
+                                 self.path(name + ".new"), source],
+                                capture_output=True, check=False, encoding="utf-8")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        os.rename(self.path(name + ".new"), self.path(name))
+
+    def example(self):
+        with open(os.path.join(SOURCE, "examples/handlers.c"), encoding="utf-8") as file:
+            self.compile(file.read())
+
+    def test_handlers_and_commands_run_and_a_crash_costs_one_run(self):
+        self.example()
+        for number in range(20):
+            self.enqueue("greet", f"n{number}", "--id", f"g{number}", "--retention", "1h")
+        self.enqueue("divide", "6 0", "--id", "d", "--retry-max", "never")
+        self.enqueue("text", "x", "--id", "c", "--retention", "1h")
+        self.enqueue("what", "--id", "w")
+        result = self.quern("work", "--drain", "--pool", "prefork", "--handlers", "handlers.so",
+                            "--exec", "text=cat", "--unknown", "archive")
+        self.assertEqual(result.returncode, EXIT_TASKS_FAILED, result.stderr)
+        for number in range(20):
+            self.assertEqual(self.ok("task", "inspect", f"g{number}", "--result"),
+                             f"hello, n{number}")
+            self.assertEqual(self.task(f"g{number}")["cause"], None, "it ran twice")
+        self.assertEqual(self.ok("task", "inspect", "c", "--result"), "x")
+        crashed = self.task("d")
+        self.assertEqual(crashed["state"], "archived")
+        self.assertIn("killed by signal 8 (SIGFPE)", crashed["error"])
+        self.assertIn("handlers.so", crashed["error"])
+        self.assertIn("handler not found", self.task("w")["error"])
+        self.assertIn('types="divide greet text"', result.stderr)
+
+    def test_library_that_is_linked_with_libquern_uses_the_program_s(self):
+        """Else its handlers would be registered with another copy of the library."""
+        library = os.environ["QUERN_LIBRARY"]
+        source = self.write("linked.c", VERSION % ("linked", "t"))
+        result = subprocess.run([os.environ["CC"], "-shared", "-fPIC", "-D_GNU_SOURCE",
+                                 "-I" + os.path.join(SOURCE, "include"), "-o",
+                                 self.path("linked.so"), source, library,
+                                 "-Wl,-rpath," + os.path.dirname(library)],
+                                capture_output=True, check=False, encoding="utf-8")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.enqueue("t", "--id", "a", "--retention", "1h")
+        result = self.quern("work", "--drain", "--handlers", "./linked.so",
+                            env={"ASAN_OPTIONS": "detect_odr_violation=0"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.ok("task", "inspect", "a", "--result"), "linked")
+
+    def test_wrong_libraries_end_the_worker_before_it_takes_tasks(self):
+        self.enqueue("t", "--id", "a")
+        self.write("text.so", "no library\n")
+        self.compile(HEAD + "int nothing;\n", "empty.so")
+        self.compile(HEAD + "QUERN_HANDLERS(mux, err)\n{ (void)mux; (void)err; abort(); }\n",
+                     "abort.so")
+        self.compile(HEAD + "void missing(void);\nQUERN_HANDLERS(mux, err)\n"
+                            "{ (void)mux; (void)err; missing(); return QUERN_OK; }\n", "miss.so")
+        for name, why in (("none.so", "./none.so: No such file"),
+                          ("text.so", "./text.so: not a shared object"),
+                          ("empty.so", "no function quern_handlers"),
+                          ("miss.so", "undefined symbol: missing"),
+                          ("abort.so", "ended before it served")):
+            with self.subTest(name=name):
+                said = self.fails(EXIT_CONFIG, "work", "--handlers", name, "--drain")
+                self.assertIn(why, said)
+        self.assertEqual(self.state("a"), "pending")
+
+    def test_wrong_options_are_explained(self):
+        self.example()
+        for args, why in ((("--pool", "prefork"), "needs --handlers FILE"),
+                          (("--pool", "cloud", "--exec", "a=true"), "not prefork or threads"),
+                          (("--pool", "threads", "--handlers", "handlers.so"), "prefork pool only"),
+                          (("--handlers", "handlers.so", "--exec", "greet=true"), "greet"),
+                          (("--handlers", "handlers.so", "--unknown", "x"), "--unknown")):
+            with self.subTest(args=args):
+                self.assertIn(why, self.fails(EXIT_USAGE, "work", "--drain", *args))
+
+    def run_one(self, task_id):
+        self.enqueue("t", "--id", task_id, "--retention", "1h")
+        self.wait_state(task_id, "completed")
+        return self.ok("task", "inspect", task_id, "--result")
+
+    def reload(self, worker, count):
+        worker.send_signal(signal.SIGHUP)
+        self.until(lambda: self.story().count("handlers reloaded") +
+                   self.story().count("handlers not reloaded") == count, "it has reloaded")
+
+    def test_hup_loads_the_handlers_again(self):
+        self.compile(VERSION % ("one", "t"))
+        worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "2")
+        self.assertEqual(self.run_one("a"), "one")
+        self.compile(VERSION % ("two", "t"))
+        self.reload(worker, 1)
+        self.until(lambda: self.run_one(f"b{len(self.json('task', 'list'))}") == "two",
+                   "children of the new zygote run tasks")
+        self.write("handlers.so.new", "no library\n")
+        os.rename(self.path("handlers.so.new"), self.path("handlers.so"))
+        self.reload(worker, 2)
+        self.assertIn("the old ones stay", self.story())
+        self.assertIn("not a shared object", self.story())
+        self.compile(VERSION % ("three", "other"))
+        self.reload(worker, 3)
+        self.assertIn("start the worker again", self.story())
+        self.assertEqual(self.run_one("c"), "two")
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_hup_drains_where_that_is_wanted(self):
+        self.compile(VERSION % ("one", "t"))
+        worker = self.start("work", "--handlers", "./handlers.so", "--on-hup", "drain")
+        self.assertEqual(self.run_one("a"), "one")
+        self.assertEqual(self.stop(worker, signal.SIGHUP), 0)
+
+
+if __name__ == "__main__":
+    lib_cli.main()
