@@ -39,24 +39,12 @@ const struct qn_option qn_replay_options[QN_REPLAY_OPTION_COUNT] = {
 
 /* --- The process ------------------------------------------------------------------------ */
 
-/* A signal handler has no argument. 0: there is no process yet; -1: it has ended. */
-static volatile sig_atomic_t process;
-
 static void on_terminal(int number)
 {
     (void)number; /* the process has got it, too */
 }
 
-static void on_end(int number)
-{
-    int saved = errno;
-    if (process > 0) {
-        (void)kill((pid_t)process, number);
-    }
-    errno = saved;
-}
-
-/* Handlers, not SIG_IGN, which the process would inherit. */
+/* A handler, not SIG_IGN, which the process would inherit. */
 static void install(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
@@ -64,12 +52,24 @@ static void install(int number, void (*handler)(int))
     (void)sigaction(number, &action, NULL);
 }
 
+/* Passes on the signals that end us, which are blocked, as is SIGCHLD. *ret_status: as of
+ * waitpid. */
+static void await_process(pid_t pid, const sigset_t *signals, int *ret_status)
+{
+    while (waitpid(pid, ret_status, WNOHANG) == 0) {
+        int number = sigwaitinfo(signals, NULL);
+        if (number == SIGTERM || number == SIGHUP) {
+            (void)kill(pid, number); /* it is not reaped: the number is still its own */
+        }
+    }
+}
+
 /* Its data go to stderr where stdout is for our document. *ret_status: as of waitpid. */
 static int run_process(const struct qn_cli *cli, char *const words[], int *ret_status)
 {
     pid_t pid = 0;
     posix_spawn_file_actions_t actions;
-    sigset_t all;
+    sigset_t signals;
     sigset_t before;
     posix_spawnattr_t attributes;
     (void)posix_spawn_file_actions_init(&actions);
@@ -79,25 +79,25 @@ static int run_process(const struct qn_cli *cli, char *const words[], int *ret_s
     }
     install(SIGINT, on_terminal);
     install(SIGQUIT, on_terminal);
-    (void)sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, &before);
-    install(SIGTERM, on_end);
-    install(SIGHUP, on_end);
+    install(SIGCHLD, SIG_DFL); /* ignored, it would throw the status away */
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGTERM);
+    (void)sigaddset(&signals, SIGHUP);
+    (void)sigaddset(&signals, SIGCHLD);
+    (void)sigprocmask(SIG_BLOCK, &signals, &before);
     (void)posix_spawnattr_setsigmask(&attributes, &before);
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     int failed = posix_spawnp(&pid, words[0], &actions, &attributes, words, environ);
-    process = failed == 0 ? pid : -1;
+    if (failed == 0) {
+        await_process(pid, &signals, ret_status);
+    }
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     (void)posix_spawnattr_destroy(&attributes);
     (void)posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) {
         qn_cli_message(cli, "%s: %s", words[0], strerror(failed));
-        return QN_EXIT_FAILURE;
     }
-    while (waitpid(pid, ret_status, 0) < 0 && errno == EINTR) {
-    }
-    process = -1;
-    return QN_EXIT_OK;
+    return failed == 0 ? QN_EXIT_OK : QN_EXIT_FAILURE;
 }
 
 /* --- The outcome ------------------------------------------------------------------------ */

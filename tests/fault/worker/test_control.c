@@ -106,8 +106,8 @@ static void a_worker_logs_its_runs_on_request(void **state)
     rig_start(rig, &worker, &(quern_worker_options){.concurrency = 3});
     rig_wait_starts(rig, 2);
     quern_worker_log_runs(worker.worker);
-    rig_wait_log(rig, "id=second");
-    assert_true(rig_logged(rig, "msg=\"worker state\""));
+    rig_wait_log(rig, "msg=\"worker state\"");
+    rig_wait_log(rig, "id=second"); /* of runs it is logged after that */
     assert_true(rig_logged(rig, "slots=3 running=2 waiting=0 held=2 hang=0"));
     assert_true(rig_logged(rig, "msg=run phase=running for_ms="));
     assert_true(rig_logged(rig, "id=first"));
