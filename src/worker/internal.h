@@ -26,6 +26,7 @@
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
 #include "worker/run/shortage.h"
+#include "worker/run/supply.h"
 #include "worker/signals.h"
 
 static inline int64_t qn_earlier(int64_t a, int64_t b)
@@ -87,6 +88,7 @@ struct quern_worker {
     quern_error children_gone; /* the same: the pool of children has ended */
     struct qn_random random;   /* for retry delays */
     struct qn_shortage shortage;
+    struct qn_supply supply;
     bool *paused;                 /* per queue, from the latest exchange */
     bool *queue_braked;           /* the same, on this host */
     bool braked;                  /* all of its queues are */

@@ -138,7 +138,7 @@ static int timeout_of(const struct qn_prefork *prefork)
 static void wait_and_handle(struct qn_prefork *prefork)
 {
     struct epoll_event events[EVENTS_MAX];
-    int timeout_ms = timeout_of(prefork);
+    int timeout_ms = prefork->woken ? 0 : timeout_of(prefork);
     prefork->sleeping = true;
     (void)pthread_mutex_unlock(&prefork->mutex);
     int count = epoll_wait(prefork->epoll_fd, events, EVENTS_MAX, timeout_ms);
@@ -164,18 +164,34 @@ static void end_all(struct qn_prefork *prefork)
     qn_children_free_removed(prefork);
 }
 
+static void tell_ready(struct qn_prefork *prefork)
+{
+    uint32_t count = prefork->ready;
+    if (prefork->ops.ready != NULL && count != prefork->told_ready) {
+        prefork->told_ready = count;
+        (void)pthread_mutex_unlock(&prefork->mutex);
+        prefork->ops.ready(count, prefork->user);
+        (void)pthread_mutex_lock(&prefork->mutex);
+    }
+}
+
 static void *thread_main(void *argument)
 {
     struct qn_prefork *prefork = argument;
     (void)pthread_mutex_lock(&prefork->mutex);
     while (!prefork->stopping) {
+        prefork->woken = false;
         qn_generations_take_next(prefork);
         check_timers(prefork);
-        qn_children_start(prefork);
+        int error_number = qn_children_start(prefork);
+        if (error_number != 0) {
+            qn_ending_failed(prefork, 0, strerrordesc_np(error_number));
+        }
         qn_ending_give_up(prefork, &prefork->refused);
         if (prefork->is_gone) {
             qn_ending_give_up(prefork, &prefork->waiting);
         }
+        tell_ready(prefork);
         qn_window_fill(prefork);
         if (!prefork->stopping) {
             wait_and_handle(prefork);

@@ -76,6 +76,10 @@ struct qn_prefork_ops {
     /* The zygote is gone, or no child can be started any more: the pool has called `died` for all
      * items and takes no more. */
     void (*gone)(const char *why, void *user);
+    /* So many children can run items now; called when that changes. NULL: nothing. */
+    void (*ready)(uint32_t count, void *user);
+    /* A child could not be made (pid 0), or ended before it was ready. NULL: it goes to the log. */
+    void (*failed)(pid_t pid, const char *why, void *user);
     /* For the log: a child started, ended, or was refused. Words never change, as in base/log.h. */
     void (*log)(int level, const char *message, pid_t pid, const char *detail, void *user);
 };

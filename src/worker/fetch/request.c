@@ -64,7 +64,7 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
     const struct qn_run_table *table = &worker->run_table;
     const struct qn_exchange_request *other = other_request(pump, request);
     size_t asked = other->open ? other->exchange.room : 0;
-    size_t slots = worker->options.concurrency;
+    size_t slots = qn_supply_slots(worker);
     slots = slots > table->stuck_count ? slots - table->stuck_count : 0;
     size_t taken = table->waiting_count - table->parked_count + table->running_count + asked;
     size_t free_slots = slots > taken ? slots - taken : 0;

@@ -252,6 +252,16 @@ static void log_child(int level, const char *message, pid_t pid, const char *det
            QN_LOG_TEXT("detail", detail != NULL && detail[0] != '\0' ? detail : NULL));
 }
 
+static void count_ready(uint32_t count, void *user)
+{
+    qn_supply_set_ready(user, count);
+}
+
+static void note_failure(pid_t pid, const char *why, void *user)
+{
+    qn_supply_note_failure(user, pid, why);
+}
+
 quern_status qn_remote_start(struct quern_worker *worker, quern_error *err)
 {
     static const struct qn_prefork_ops ops = {.begin = begin,
@@ -260,6 +270,8 @@ quern_status qn_remote_start(struct quern_worker *worker, quern_error *err)
                                               .result = result,
                                               .died = died,
                                               .gone = gone,
+                                              .ready = count_ready,
+                                              .failed = note_failure,
                                               .log = log_child};
     if (worker->options.pool != QUERN_POOL_PREFORK) {
         return QUERN_OK;

@@ -90,7 +90,8 @@ struct rig *rig_new_prefork(void (*prepare)(struct rig *rig))
         prepare(rig);
     }
     rig->zygote_used = true;
-    assert_ok(quern_zygote_start(rig->mux, NULL, &rig->zygote, &error), error);
+    const quern_zygote_options options = {.on_child_start = rig->on_child_start, .user = rig};
+    assert_ok(quern_zygote_start(rig->mux, &options, &rig->zygote, &error), error);
     open_rig(rig);
     return rig;
 }

@@ -64,6 +64,9 @@ struct rig {
     quern_client *client;
     struct qn_broker *broker; /* for reading and operating, as another process would */
     quern_mux *mux;
+    void (*on_child_start)(void *rig); /* set by what prepares it; NULL: nothing */
+    size_t may_live;                   /* children, as a test counts them; with the mutex */
+    size_t stillborn_count;            /* the same */
     bool zygote_used;
     quern_zygote *zygote;  /* NULL: handlers run in threads */
     pthread_mutex_t mutex; /* guards all below */

@@ -113,6 +113,10 @@ static bool on_begin(struct qn_prefork_item *item, bool has_started, void *user)
     bool goes = has_started || !fixture->refuse_begin;
     of(item)->begun = has_started ? 2 : 1;
     fixture->begun++;
+    (void)pthread_cond_broadcast(&fixture->changed);
+    while (fixture->holds) {
+        (void)pthread_cond_wait(&fixture->changed, &fixture->mutex);
+    }
     if (!goes && fixture->free_refused) {
         free(of(item));
     }
@@ -124,7 +128,11 @@ static bool on_begin(struct qn_prefork_item *item, bool has_started, void *user)
 static bool on_encode(struct qn_prefork_item *item, struct qn_buf *out, struct qn_bytes *ret_more,
                       void *user)
 {
-    (void)user;
+    struct lib_prefork *fixture = user;
+    (void)pthread_mutex_lock(&fixture->mutex);
+    of(item)->encoded++;
+    (void)pthread_cond_broadcast(&fixture->changed);
+    (void)pthread_mutex_unlock(&fixture->mutex);
     *ret_more = (struct qn_bytes){of(item)->more, of(item)->more_size};
     return qn_buf_append_text(out, of(item)->text) == QUERN_OK;
 }
@@ -284,6 +292,11 @@ static bool has_begun(const struct lib_prefork_item *item)
     return item->begun > 0;
 }
 
+static bool has_place(const struct lib_prefork_item *item)
+{
+    return item->encoded > 0;
+}
+
 static bool has_frame(const struct lib_prefork_item *item)
 {
     return item->frames > 0;
@@ -300,9 +313,22 @@ void lib_prefork_wait_begun(struct lib_prefork *fixture, struct lib_prefork_item
     wait_for(fixture, has_begun, item);
 }
 
+void lib_prefork_wait_encoded(struct lib_prefork *fixture, struct lib_prefork_item *item)
+{
+    wait_for(fixture, has_place, item);
+}
+
 void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item *item)
 {
     wait_for(fixture, has_frame, item);
+}
+
+void lib_prefork_release(struct lib_prefork *fixture)
+{
+    (void)pthread_mutex_lock(&fixture->mutex);
+    fixture->holds = false;
+    (void)pthread_cond_broadcast(&fixture->changed);
+    (void)pthread_mutex_unlock(&fixture->mutex);
 }
 
 void lib_prefork_wait_refused(struct lib_prefork *fixture, int count)

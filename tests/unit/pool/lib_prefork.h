@@ -24,6 +24,7 @@ struct lib_prefork_item {
     char text[256];
     const char *more; /* sent behind the text */
     size_t more_size;
+    int encoded; /* calls of encode: it has a place in a window */
     int begun;   /* 1: refusable, 2: it had started */
     int results; /* calls of result */
     int deaths;  /* calls of died */
@@ -50,7 +51,8 @@ struct lib_prefork {
     uint64_t results;
     uint64_t deaths;
     int gone;
-    int begun; /* calls of begin */
+    int begun;  /* calls of begin */
+    bool holds; /* begin waits until it is false */
     bool refuse_begin;
     bool free_refused; /* they were made by malloc */
     bool refuse_result;
@@ -73,7 +75,10 @@ void lib_prefork_submit(struct lib_prefork *fixture, struct lib_prefork_item *it
 bool lib_prefork_wait(struct lib_prefork *fixture, struct lib_prefork_item *item);
 /* Until it has begun, or had a frame. */
 void lib_prefork_wait_begun(struct lib_prefork *fixture, struct lib_prefork_item *item);
+void lib_prefork_wait_encoded(struct lib_prefork *fixture, struct lib_prefork_item *item);
 void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item *item);
+/* Lets `begin` go on. */
+void lib_prefork_release(struct lib_prefork *fixture);
 /* Until `begin` has refused so many; then it refuses no more. */
 void lib_prefork_wait_refused(struct lib_prefork *fixture, int count);
 void lib_prefork_wait_gone(struct lib_prefork *fixture);

@@ -119,6 +119,7 @@ static void only_short_items_wait_behind_short_ones(void **state)
     lib_prefork_wait_begun(&pool, &first);
     lib_prefork_submit(&pool, &second, "esecond");
     lib_prefork_submit(&pool, &third, "ethird");
+    lib_prefork_wait_encoded(&pool, &second);
     open_fifo(text);
     assert_true(lib_prefork_wait(&pool, &third));
     assert_int_equal(first.begun, 1);
@@ -160,51 +161,6 @@ static void an_item_in_a_window_can_be_taken_back_until_it_starts(void **state)
     assert_true(lib_prefork_wait(&pool, &others[1]));
     assert_string_equal(others[1].result, "again");
     assert_int_equal(others[4].results + others[4].deaths, 0);
-    lib_prefork_stop(&pool);
-}
-
-/* Its owner frees it at once: the pool must not look at it again. */
-static void an_item_that_may_not_begin_can_be_freed(void **state)
-{
-    (void)state;
-    struct lib_prefork pool;
-    struct lib_prefork_item next;
-    lib_prefork_init(&pool);
-    pool.refuse_begin = true;
-    pool.free_refused = true;
-    pool.options.window = 4;
-    lib_prefork_start(&pool, NULL);
-    for (int i = 0; i < 3; i++) {
-        struct lib_prefork_item *item = calloc(1, sizeof *item);
-        assert_non_null(item);
-        item->item.is_short = true;
-        lib_prefork_submit(&pool, item, "erefused");
-    }
-    lib_prefork_wait_refused(&pool, 3);
-    lib_prefork_run(&pool, &next, "enext");
-    assert_int_equal(next.results, 1);
-    assert_int_equal(next.begun, 1);
-    assert_int_equal(pool.results + pool.deaths, 1);
-    lib_prefork_stop(&pool);
-}
-
-static void an_item_that_may_not_begin_is_forgotten(void **state)
-{
-    (void)state;
-    struct lib_prefork pool;
-    struct lib_prefork_item item = {0};
-    struct lib_prefork_item next;
-    lib_prefork_init(&pool);
-    pool.refuse_begin = true;
-    lib_prefork_start(&pool, NULL);
-    lib_prefork_submit(&pool, &item, "erefused");
-    lib_prefork_wait_begun(&pool, &item);
-    (void)pthread_mutex_lock(&pool.mutex);
-    pool.refuse_begin = false;
-    (void)pthread_mutex_unlock(&pool.mutex);
-    lib_prefork_run(&pool, &next, "enext");
-    assert_int_equal(next.results, 1);
-    assert_int_equal(item.results + item.deaths, 0);
     lib_prefork_stop(&pool);
 }
 
@@ -469,8 +425,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(only_short_items_wait_behind_short_ones, set_up, tear_down),
     cmocka_unit_test_setup_teardown(an_item_in_a_window_can_be_taken_back_until_it_starts, set_up,
                                     tear_down),
-    cmocka_unit_test(an_item_that_may_not_begin_is_forgotten),
-    cmocka_unit_test(an_item_that_may_not_begin_can_be_freed),
     cmocka_unit_test(an_item_can_ask_and_be_answered),
     cmocka_unit_test(a_cancelled_item_sees_the_reason),
     cmocka_unit_test(killing_ends_a_stubborn_item_with_its_group),

@@ -295,21 +295,26 @@ static int run_broken(const struct qn_zygote_ends *ends, void *user)
     return 0;
 }
 
-/* Counts how often the log says that a child ended. */
+/* Counts children that ended before they were ready, and changes of how many are. */
 struct counter {
     pthread_mutex_t mutex;
     int ended;
+    int ready;
 };
 
-static void count_ends(int level, const char *message, pid_t pid, const char *detail, void *user)
+static void count_ends(pid_t pid, const char *why, void *user)
 {
     struct counter *counter = user;
-    (void)level;
-    (void)pid;
-    (void)detail;
     (void)pthread_mutex_lock(&counter->mutex);
-    counter->ended += strcmp(message, "a child ended") == 0 ? 1 : 0;
+    counter->ended += pid > 0 && why[0] != '\0' ? 1 : 0;
     (void)pthread_mutex_unlock(&counter->mutex);
+}
+
+static void count_ready(uint32_t count, void *user)
+{
+    struct counter *counter = user;
+    (void)count;
+    counter->ready++;
 }
 
 static bool has_three(void *user)
@@ -326,7 +331,7 @@ static void children_that_die_at_their_start_are_started_slower_and_slower(void 
     (void)state;
     static const struct qn_zygote_program program = {.run_child = run_broken};
     struct counter counter = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-    const struct qn_prefork_ops ops = {.log = count_ends};
+    const struct qn_prefork_ops ops = {.failed = count_ends, .ready = count_ready};
     const struct qn_prefork_options options = {
         .size = 1, .window = 1, .frame_size_max = 1024, .stderr_size_max = 10, .user = &counter};
     struct qn_zygote *zygote = NULL;
@@ -339,6 +344,7 @@ static void children_that_die_at_their_start_are_started_slower_and_slower(void 
     assert_true(test_until(has_three, &counter));
     assert_true(test_now_ms() - began_ms >= 150); /* 50 + 100 ms between them */
     qn_prefork_free(prefork);
+    assert_int_equal(counter.ready, 0);
 }
 
 static const struct CMUnitTest tests[] = {

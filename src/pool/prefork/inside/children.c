@@ -7,6 +7,7 @@
  */
 #include "pool/prefork/inside/children.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -31,6 +32,7 @@ int64_t qn_children_now_ms(void)
 void qn_children_wake(struct qn_prefork *prefork)
 {
     const uint64_t one = 1;
+    prefork->woken = true;
     if (prefork->sleeping) {
         prefork->sleeping = false;
         (void)!write(prefork->wake_fd, &one, sizeof one);
@@ -189,20 +191,22 @@ static void note_death(struct qn_prefork_child *child)
     }
 }
 
-void qn_children_start(struct qn_prefork *prefork)
+int qn_children_start(struct qn_prefork *prefork)
 {
     struct qn_generation *generation =
         QN_CONTAINER_OF(prefork->generations.next, struct qn_generation, node);
     if (prefork->stopping || prefork->is_gone || prefork->live >= prefork->options.size ||
         qn_children_now_ms() < prefork->start_at_ms) {
-        return;
+        return 0;
     }
     while (prefork->live < prefork->options.size) {
         if (!start_child(prefork, generation)) {
+            int error_number = errno;
             qn_children_back_off(prefork);
-            return;
+            return error_number != 0 ? error_number : EAGAIN;
         }
     }
+    return 0;
 }
 
 void qn_children_signal(const struct qn_prefork_child *child, int number)
@@ -219,6 +223,7 @@ void qn_children_note_closing(struct qn_prefork_child *child)
         child->retiring = true;
         qn_list_remove(&child->room_node);
         child->prefork->live--;
+        child->prefork->ready -= child->is_ready ? 1 : 0;
     }
 }
 

@@ -10,8 +10,9 @@ int64_t qn_children_now_ms(void);
 void qn_children_wake(struct qn_prefork *prefork);
 /* The pool's thread looks at its timers at this moment at the latest. */
 void qn_children_set_timer(struct qn_prefork *prefork, int64_t at_ms);
-/* Starts as many as are missing, if it is time for that. Pool's thread. */
-void qn_children_start(struct qn_prefork *prefork);
+/* Starts as many as are missing, if it is time for that. Returns an errno if that was impossible,
+ * else 0. Pool's thread. */
+int qn_children_start(struct qn_prefork *prefork);
 /* No child could be started: the next start waits, longer each time. */
 void qn_children_back_off(struct qn_prefork *prefork);
 /* Whether the first item of its window has started. */

@@ -28,6 +28,18 @@ void qn_ending_log(struct qn_prefork *prefork, int level, const char *message, p
     }
 }
 
+void qn_ending_failed(struct qn_prefork *prefork, pid_t pid, const char *why)
+{
+    why = why == NULL ? "unknown error" : why;
+    if (prefork->ops.failed == NULL) {
+        qn_ending_log(prefork, QUERN_LOG_WARN, "no child could be started", pid, why);
+        return;
+    }
+    (void)pthread_mutex_unlock(&prefork->mutex);
+    prefork->ops.failed(pid, why, prefork->user);
+    (void)pthread_mutex_lock(&prefork->mutex);
+}
+
 static bool was_killed(const struct qn_prefork_child *child)
 {
     return WIFSIGNALED(child->status) && WTERMSIG(child->status) == SIGKILL && !child->by_us;
@@ -92,8 +104,14 @@ void qn_ending_finish(struct qn_prefork_child *child)
         .backtrace = backtrace,
         .stderr_text = stderr_text == NULL ? none : stderr_text};
     describe(child, QN_ROOM_OF(detail));
-    qn_ending_log(prefork, at_rest || prefork->stopping ? QUERN_LOG_DEBUG : QUERN_LOG_WARN,
-                  "a child ended", child->pid, detail);
+    bool not_ready =
+        !child->is_ready && !prefork->stopping && (child->status != 0 || child->hostile != NULL);
+    if (not_ready) {
+        qn_ending_failed(prefork, child->pid, detail);
+    } else {
+        qn_ending_log(prefork, at_rest || prefork->stopping ? QUERN_LOG_DEBUG : QUERN_LOG_WARN,
+                      "a child ended", child->pid, detail);
+    }
     call_died(child, started, &death);
     qn_free(stderr_text);
     qn_children_remove(child);

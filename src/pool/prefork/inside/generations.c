@@ -139,12 +139,10 @@ static void on_ended(struct qn_prefork_child *child, const struct qn_zygote_even
 static void on_refused(struct qn_prefork_child *child, const struct qn_zygote_event *event)
 {
     struct qn_prefork *prefork = child->prefork;
-    const char *why = strerrordesc_np(event->error_number);
     qn_children_back_off(prefork);
-    qn_ending_log(prefork, QUERN_LOG_WARN, "no child could be started", 0,
-                  why == NULL ? "unknown error" : why);
     qn_children_note_closing(child);
     qn_children_remove(child);
+    qn_ending_failed(prefork, 0, strerrordesc_np(event->error_number));
 }
 
 void qn_generations_read(struct qn_prefork *prefork, struct qn_generation *generation)

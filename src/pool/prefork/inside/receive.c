@@ -70,6 +70,7 @@ void qn_receive_ready(struct qn_prefork_child *child)
 {
     if (child->sent_ready && child->pid > 0 && !child->is_ready) {
         child->is_ready = true;
+        child->prefork->ready += child->is_closing ? 0 : 1;
         child->ready_until_ms = QN_NEVER_MS;
         qn_window_advance(child);
     }

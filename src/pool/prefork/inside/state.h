@@ -89,6 +89,7 @@ struct qn_prefork {
     int wake_fd;
     struct qn_source wake_source;
     bool sleeping; /* the thread waits in epoll, and was not woken yet */
+    bool woken;    /* while it called an op: what it looked at before may have changed */
     bool stopping;
     bool is_gone;
     char gone_why[128];
@@ -103,6 +104,8 @@ struct qn_prefork {
     uint64_t last_number;          /* of a child */
     uint64_t last_sequence;        /* of an item */
     uint32_t live;                 /* children that are not closing */
+    uint32_t ready;                /* those of them that can run items */
+    uint32_t told_ready;           /* as the last call of ops.ready said */
     uint32_t fail_count;           /* children in a row that died before they ran anything */
     int64_t start_at_ms;           /* no child is started before */
     int64_t timer_ms;              /* the earliest of all timers, or earlier */

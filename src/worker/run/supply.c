@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* supply.c - see supply.h.
+ *
+ * Where the mux has commands, too, it is not known before the lease whether a run needs a child. So
+ * all slots are open there as soon as there is one child. */
+#include "worker/run/supply.h"
+
+#include "worker/internal.h"
+
+enum { LOG_EACH_MS = 60000 };
+
+size_t qn_supply_slots(const struct quern_worker *worker)
+{
+    size_t slots = worker->options.concurrency;
+    size_t ready = worker->supply.ready;
+    if (worker->options.pool != QUERN_POOL_PREFORK || (worker->is_mixed && ready > 0)) {
+        return slots;
+    }
+    return ready < slots ? ready : slots;
+}
+
+void qn_supply_set_ready(struct quern_worker *worker, uint32_t count)
+{
+    struct qn_supply *supply = &worker->supply;
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool more = count > supply->ready;
+    supply->ready = count;
+    bool ends = supply->is_short && count >= worker->options.concurrency;
+    int64_t for_ms = (qn_clock_mono_ns() - supply->since_mono_ns) / QN_NS_PER_MS;
+    uint64_t failed = supply->failed;
+    if (ends) {
+        supply->is_short = false;
+        supply->failed = 0;
+    }
+    if (more) {
+        worker->look = true;
+        qn_signals_wake_pump(worker);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (ends) {
+        QN_LOG(&worker->log, QUERN_LOG_INFO, "children can be started again",
+               QN_LOG_NUMBER("after_s", for_ms / 1000), QN_LOG_NUMBER("failed", failed));
+    }
+}
+
+void qn_supply_note_failure(struct quern_worker *worker, int64_t pid, const char *why)
+{
+    struct qn_supply *supply = &worker->supply;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    (void)pthread_mutex_lock(&worker->mutex);
+    if (!supply->is_short) {
+        supply->is_short = true;
+        supply->since_mono_ns = now_mono_ns;
+        supply->logged_at_mono_ns = now_mono_ns - LOG_EACH_MS * QN_NS_PER_MS;
+    }
+    supply->failed++;
+    uint64_t failed = supply->failed;
+    uint32_t ready = supply->ready;
+    int64_t for_s = (now_mono_ns - supply->since_mono_ns) / QN_NS_PER_MS / 1000;
+    bool logs = now_mono_ns - supply->logged_at_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
+    supply->logged_at_mono_ns = logs ? now_mono_ns : supply->logged_at_mono_ns;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (logs) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN,
+               "children cannot be started, only as many tasks are fetched as can run",
+               QN_LOG_NUMBER("ready", ready), QN_LOG_NUMBER("slots", worker->options.concurrency),
+               QN_LOG_NUMBER("for_s", for_s), QN_LOG_NUMBER("failed", failed),
+               QN_LOG_NUMBER("pid", pid), QN_LOG_TEXT("error", why));
+    }
+}
