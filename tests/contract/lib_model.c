@@ -3,6 +3,16 @@
  * src/broker/broker.h; linear searches everywhere. */
 #include "lib_model.h"
 
+size_t model_index(size_t number, size_t queue)
+{
+    return number * MODEL_QUEUES + queue;
+}
+
+size_t model_lock_of(size_t key, size_t queue)
+{
+    return 1 + key * MODEL_QUEUES + queue;
+}
+
 static void free_lock(struct model *m, size_t index)
 {
     struct model_lock *lock = &m->locks[m->tasks[index].lock];
@@ -154,21 +164,67 @@ static enum qn_applied apply(struct model *m, size_t index, enum qn_outcome_kind
     return QN_STALE;
 }
 
-enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn_outcome_kind kind,
-                          int64_t delay_ms)
+/* --- Checkpoints ---------------------------------------------------------------------- */
+
+static bool goes_on(enum qn_outcome_kind kind)
+{
+    return kind == QN_RETRY || kind == QN_SNOOZE || kind == QN_GIVE_BACK;
+}
+
+static void change_data(struct model_task *task, const struct model_change *change)
+{
+    if (change->payload != '\0') {
+        task->payload = change->payload;
+    }
+    if (change->retry_max >= 0) {
+        task->retry_max =
+            change->retry_max > task->retry_count ? change->retry_max : task->retry_count;
+    }
+}
+
+/* To another queue, with its lock. */
+static enum qn_applied change_queue(struct model *m, size_t index, size_t queue)
 {
     struct model_task *task = &m->tasks[index];
-    if (task->state == 0 || task->token != token) {
+    struct model_task *there = &m->tasks[model_index(index / MODEL_QUEUES, queue)];
+    size_t lock_there = task->lock == 0 ? 0 : model_lock_of((task->lock - 1) / MODEL_QUEUES, queue);
+    struct model_lock *lock = &m->locks[lock_there];
+    if (there->state != 0 || (lock_there != 0 && lock->task != 0 && lock->until_ms > m->wall_ms)) {
+        return QN_UNMOVED;
+    }
+    if (lock_there != 0 && m->locks[task->lock].task == index + 1) {
+        *lock = m->locks[task->lock];
+        lock->task = (size_t)(there - m->tasks) + 1;
+        m->locks[task->lock] = (struct model_lock){0};
+    }
+    *there = *task;
+    there->queue = queue;
+    there->lock = lock_there;
+    *task = (struct model_task){0};
+    return QN_APPLIED;
+}
+
+enum qn_applied model_end(struct model *m, const struct model_end *end)
+{
+    struct model_task *task = &m->tasks[end->index];
+    if (task->state == 0 || task->token != end->token) {
         return QN_STALE;
     }
     if (task->state == QUERN_TASK_ACTIVE) {
-        return apply(m, index, kind, delay_ms);
+        bool changes = end->change != NULL && goes_on(end->kind);
+        if (changes) {
+            change_data(task, end->change);
+        }
+        enum qn_applied applied = apply(m, end->index, end->kind, end->delay_ms);
+        bool moves = changes && end->change->queue != SIZE_MAX &&
+                     end->change->queue != task->queue && task->state == QUERN_TASK_RETRY;
+        return moves ? change_queue(m, end->index, end->change->queue) : applied;
     }
     bool waits = task->state == QUERN_TASK_PENDING || task->state == QUERN_TASK_RETRY;
-    if (kind != QN_DONE || !waits) {
+    if (end->kind != QN_DONE || !waits) {
         return QN_STALE;
     }
-    finish_done(m, index, true);
+    finish_done(m, end->index, true);
     return QN_SALVAGED;
 }
 

@@ -26,7 +26,15 @@ struct model_task {
     int64_t retry_count;
     int64_t retry_max;
     int64_t retention_ms;
-    size_t lock; /* its key, 1 ..; 0: none */
+    size_t lock;  /* its key, 1 ..; 0: none; see model_lock_of */
+    char payload; /* '\0': empty */
+};
+
+/* A checkpoint. */
+struct model_change {
+    char payload;      /* '\0': as before */
+    int64_t retry_max; /* -1: as before */
+    size_t queue;      /* SIZE_MAX: as before */
 };
 
 struct model_lock {
@@ -45,13 +53,26 @@ struct model {
     int64_t boot_ms;
 };
 
+/* Where a task with this number as its id stands while it is in this queue. Each queue can have a
+ * task with any id. */
+size_t model_index(size_t number, size_t queue);
+/* A lock is of one queue, as its name contains that of the queue. */
+size_t model_lock_of(size_t key, size_t queue);
+
 /* The reply that the broker must give. */
 quern_status model_enqueue(struct model *m, size_t index, const struct model_task *task,
                            int64_t unique_ms);
 /* The task that must be leased next from the queue; SIZE_MAX: none. */
 size_t model_lease(struct model *m, size_t queue, bool started);
-enum qn_applied model_end(struct model *m, size_t index, uint64_t token, enum qn_outcome_kind kind,
-                          int64_t delay_ms);
+/* The end of a run of this task; change NULL: none. */
+struct model_end {
+    size_t index;
+    uint64_t token;
+    enum qn_outcome_kind kind;
+    int64_t delay_ms;
+    const struct model_change *change;
+};
+enum qn_applied model_end(struct model *m, const struct model_end *end);
 bool model_extend(struct model *m, size_t index, uint64_t token);
 size_t model_recover(struct model *m, size_t queue);
 /* Whether a recovery would let two tasks take the same lock: which of them gets it is left open. */

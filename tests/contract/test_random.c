@@ -29,14 +29,15 @@ static uint64_t dice(struct game *g, uint64_t sides)
     return qn_random_below(&g->random, sides);
 }
 
-static void id_of(size_t index, char out[16])
+static void id_of(size_t index, char out[32])
 {
-    (void)snprintf(out, 16, "task-%zu", index);
+    (void)snprintf(out, 32, "task-%zu", index / MODEL_QUEUES);
 }
 
 static size_t index_of(const struct qn_leased *run)
 {
-    return strtoul(run->task.id + strlen("task-"), NULL, 10);
+    size_t queue = strcmp(run->task.queue, queue_names[0]) == 0 ? 0 : 1;
+    return model_index(strtoul(run->task.id + strlen("task-"), NULL, 10), queue);
 }
 
 /* A delay such that no two tasks are due at the same moment. */
@@ -51,8 +52,8 @@ static int64_t pick_delay_ms(struct game *g)
 
 static void enqueue(struct game *g)
 {
-    char id[16];
-    const char keys[] = "abcdefgh";
+    char id[32];
+    static const char *const keys[] = {"a", "b"};
     size_t index = dice(g, MODEL_TASKS);
     struct model_task expected = {.state = QUERN_TASK_PENDING,
                                   .queue = index % MODEL_QUEUES,
@@ -71,9 +72,10 @@ static void enqueue(struct game *g)
         expected.at_ms = g->model.wall_ms + task.delay_ms;
     }
     if (dice(g, 3) == 0) {
-        /* The queue is part of the lock's name, so each queue has keys of its own. */
-        expected.lock = 1 + expected.queue + MODEL_QUEUES * dice(g, 2);
-        task.payload = &keys[expected.lock];
+        size_t key = dice(g, 2);
+        expected.lock = model_lock_of(key, expected.queue);
+        expected.payload = *keys[key];
+        task.payload = keys[key];
         task.payload_size = 1;
         task.unique_ms = MODEL_UNIQUE_MS;
     }
@@ -90,6 +92,14 @@ static void keep_run(struct game *g, struct qn_leased *run)
         return;
     }
     g->runs[g->run_count++] = run;
+}
+
+static void assert_payload(const struct qn_leased *run, char payload)
+{
+    assert_int_equal(run->task.payload_size, payload == '\0' ? 0 : 1);
+    if (payload != '\0') {
+        assert_int_equal(*(const char *)run->task.payload, payload);
+    }
 }
 
 static void exchange(struct game *g)
@@ -109,10 +119,38 @@ static void exchange(struct game *g)
         if (expected != SIZE_MAX) {
             assert_int_equal(index_of(runs[i]), expected);
             assert_int_equal(runs[i]->retry_count, g->model.tasks[expected].retry_count);
+            assert_int_equal(runs[i]->task.retry_max, g->model.tasks[expected].retry_max);
+            assert_payload(runs[i], g->model.tasks[expected].payload);
             g->model.tasks[expected].token = runs[i]->token;
             keep_run(g, runs[i]);
         }
     }
+}
+
+/* Half of the runs leave a checkpoint. False: this one does not. */
+static bool pick_change(struct game *g, struct qn_task_change *ret_change,
+                        struct model_change *ret_model)
+{
+    static const char *const payloads[] = {"v", "w", "x", "y"};
+    *ret_change = (struct qn_task_change){0};
+    *ret_model = (struct model_change){.retry_max = -1, .queue = SIZE_MAX};
+    if (dice(g, 2) == 0) {
+        const char *payload = payloads[dice(g, TEST_COUNT(payloads))];
+        ret_change->payload = payload;
+        ret_change->payload_size = 1;
+        ret_change->has_payload = true;
+        ret_model->payload = *payload;
+    }
+    if (dice(g, 3) == 0) {
+        ret_model->retry_max = (int64_t)dice(g, 4);
+        ret_change->retry_max = ret_model->retry_max;
+        ret_change->has_retry_max = true;
+    }
+    if (dice(g, 2) == 0) {
+        ret_model->queue = dice(g, MODEL_QUEUES);
+        ret_change->queue = queue_names[ret_model->queue];
+    }
+    return dice(g, 2) == 0;
 }
 
 static void end_run(struct game *g)
@@ -125,17 +163,25 @@ static void end_run(struct game *g)
     }
     struct qn_leased *run = g->runs[dice(g, g->run_count)];
     enum qn_applied applied = QN_STALE;
+    struct qn_task_change change;
+    struct model_change same_change;
+    bool changes = pick_change(g, &change, &same_change);
     struct qn_outcome outcome = {.run = run,
                                  .kind = kinds[dice(g, TEST_COUNT(kinds))],
                                  .cause = QUERN_CAUSE_GIVEN_BACK,
                                  .delay_ms = pick_delay_ms(g),
-                                 .error = "broken"};
+                                 .error = "broken",
+                                 .change = changes ? &change : NULL};
     struct qn_queue_share share = {.name = run->task.queue, .weight = 1};
     struct qn_exchange request = {
         .outcomes = &outcome, .outcome_count = 1, .queues = &share, .queue_count = 1};
     assert_int_equal(contract_exchange(g->c, &request, &applied, NULL), 0);
-    enum qn_applied expected =
-        model_end(&g->model, index_of(run), run->token, outcome.kind, outcome.delay_ms);
+    const struct model_end end = {.index = index_of(run),
+                                  .token = run->token,
+                                  .kind = outcome.kind,
+                                  .delay_ms = outcome.delay_ms,
+                                  .change = changes ? &same_change : NULL};
+    enum qn_applied expected = model_end(&g->model, &end);
     assert_int_equal(applied, expected);
     if (dice(g, 4) == 0) {
         /* The reply was lost: the same stamp again gives the same answer. */
@@ -202,7 +248,7 @@ static void act(struct game *g)
                                            QUERN_ACTION_DELETE};
     size_t index = dice(g, MODEL_TASKS);
     quern_action action = actions[dice(g, TEST_COUNT(actions))];
-    char id[16];
+    char id[32];
     quern_error err = {0};
     id_of(index, id);
     quern_status status =

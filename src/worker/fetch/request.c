@@ -142,12 +142,14 @@ static void add_unplaced(struct qn_pump *pump, struct qn_exchange_request *reque
     }
 }
 
-/* Bytes that the broker handles for an outcome: of a failed run its whole message is written again.
- */
+/* Bytes that the broker handles for an outcome: of a failed run its whole message is written again,
+ * and a checkpoint brings more. */
 static size_t size_of(const struct qn_outcome *outcome)
 {
     bool is_success = outcome->kind == QN_DONE || outcome->kind == QN_DROP;
-    return outcome->result_size + (is_success ? 0 : outcome->run->task.payload_size);
+    const struct qn_task_change *change = qn_task_change_of(outcome);
+    return outcome->result_size + (is_success ? 0 : outcome->run->task.payload_size) +
+           (change != NULL ? change->payload_size : 0);
 }
 
 /* With mutex held. The broker holds nothing of a run that was acked early. The end of the run,

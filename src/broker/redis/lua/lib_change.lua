@@ -51,13 +51,14 @@ function change.message(message, data)
     return is_sound and table.concat(parts) or nil
 end
 
--- Whether the queue can take the task: it has neither its id nor its lock, and nothing there has
--- the wrong type.
+-- Whether the queue can take the task: it has neither its id nor its lock, if it needs that, and
+-- nothing there has the wrong type.
 local function may_move(id, asked)
     local pcall = redis.pcall
-    local holder = asked.lock ~= '' and asked.holds_lock and pcall('GET', asked.lock)
-    return pcall('EXISTS', asked.Q .. 't:' .. id) == 0 and not holder and
-        not change.taken[asked.lock] and type(pcall('ZCARD', asked.Q .. 'retry')) == 'number' and
+    local needs_lock = asked.lock ~= '' and asked.holds_lock
+    local is_held = needs_lock and (change.taken[asked.lock] or pcall('GET', asked.lock))
+    return pcall('EXISTS', asked.Q .. 't:' .. id) == 0 and not is_held and
+        type(pcall('ZCARD', asked.Q .. 'retry')) == 'number' and
         type(pcall('ZCARD', asked.Q .. 'quern:due')) == 'number' and
         type(pcall('SCARD', asked.queues)) == 'number'
 end
@@ -76,7 +77,7 @@ function change.plan(id, message, at_ms)
     end
     local changed = change.message(message or message_of(id), asked)
     if changed and moves then
-        change.taken[asked.lock] = asked.lock ~= ''
+        change.taken[asked.lock] = true
         change.moves[#change.moves + 1] = {id = id, at_ms = at_ms, to = asked}
     end
     return changed or message, wants and not (changed and moves)
