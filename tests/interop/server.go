@@ -6,6 +6,7 @@
 //
 //	ok             done
 //	result         done; the payload is the result
+//	checkpoint:Q   done, as result, for quern's worker (worker.c) has left the payload
 //	fail           fails, with the payload as text
 //	fail:N         fails while it was retried less than N times
 //	skip, revoke   asynq's SkipRetry and RevokeTask
@@ -109,7 +110,7 @@ func (w *worker) run(ctx context.Context, task *asynq.Task) error {
 	switch word {
 	case "ok":
 		return nil
-	case "result":
+	case "result", "checkpoint":
 		_, err := task.ResultWriter().Write(task.Payload())
 		return err
 	case "fail":

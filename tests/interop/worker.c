@@ -4,7 +4,9 @@
  *     interop_worker URL JOURNAL NAME CONCURRENCY LEASE_MS RETRY_MS QUEUE[=WEIGHT]...
  *
  * It has the same types as asynq_peer's server (server.go): ok, result, fail, fail:N, skip, revoke,
- * rest:MS and hold. Each start and each end of a handler is a line of JSON in the journal, an
+ * rest:MS and hold; and checkpoint:QUEUE, whose run leaves "next: " before the payload, 77 retries
+ * and the queue, unless that is "", and snooze, with the payload as its reason: both wait an hour.
+ * Each start and each end of a handler is a line of JSON in the journal, an
  * O_APPEND file that survives every kill. Prints "ready" before it takes tasks; TERM and INT end
  * it; RETRY_MS -1 leaves the delay of a retry to the library. */
 #include <errno.h>
@@ -88,6 +90,32 @@ static bool rest(quern_run *run, const struct place *place, long long limit_ms)
     return false;
 }
 
+/* Leaves a checkpoint: see above. */
+static quern_outcome leave_checkpoint(quern_run *run, const quern_task *task, const char *queue)
+{
+    static const char before[] = "next: ";
+    quern_error err = {0};
+    size_t size = strlen(before) + task->payload_size;
+    char *payload = malloc(size + 1);
+    if (payload == NULL) {
+        abort();
+    }
+    (void)memcpy(payload, before, sizeof before);
+    if (task->payload_size > 0) {
+        (void)memcpy(payload + strlen(before), task->payload, task->payload_size);
+    }
+    quern_status status = quern_run_change_payload(run, payload, size, &err);
+    free(payload);
+    if (status == QUERN_OK) {
+        status = quern_run_change_retry_max(run, 77, &err);
+    }
+    if (status == QUERN_OK && queue[0] != '\0') {
+        status = quern_run_change_queue(run, queue, &err);
+    }
+    (void)quern_run_again_in(run, 3600000);
+    return quern_run_fail(run, QUERN_RETRY, "%s", status == QUERN_OK ? "checkpoint" : err.text);
+}
+
 static quern_outcome obey(quern_run *run, const quern_task *task, const struct place *place)
 {
     const char *payload = task->payload_size > 0 ? task->payload : "";
@@ -115,6 +143,13 @@ static quern_outcome obey(quern_run *run, const quern_task *task, const struct p
     }
     if (strcmp(task->type, "revoke") == 0) {
         return QUERN_DROP;
+    }
+    if (strncmp(task->type, "checkpoint:", strlen("checkpoint:")) == 0) {
+        return leave_checkpoint(run, task, number + 1);
+    }
+    if (strcmp(task->type, "snooze") == 0) {
+        (void)quern_run_again_in(run, 3600000);
+        return quern_run_fail(run, QUERN_SNOOZE, "%.*s", size, payload);
     }
     bool hold = strcmp(task->type, "hold") == 0;
     if (!hold && strncmp(task->type, "rest:", 5) != 0) {
@@ -201,7 +236,8 @@ int main(int argc, char **argv)
     quern_error err;
     quern_mux *mux = NULL;
     quern_status status = quern_mux_new(&mux, &err);
-    static const char *const words[] = {"ok", "result", "fail", "skip", "revoke", "rest:", "hold"};
+    static const char *const words[] = {"ok",    "result", "fail",        "skip",  "revoke",
+                                        "rest:", "hold",   "checkpoint:", "snooze"};
     for (size_t i = 0; status == QUERN_OK && i < sizeof words / sizeof words[0]; i++) {
         status = quern_mux_handle(mux, words[i], handle, &place, NULL, &err);
     }
