@@ -11,12 +11,17 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "cli/handlers/load.h"
+#include "cli/memory.h"
+#include "worker/run/mux.h"
 
-enum option { OPTION_HANDLERS, OPTION_UNKNOWN };
+enum option { OPTION_HANDLERS, OPTION_UNKNOWN, OPTION_POLICIES };
 const struct qn_option qn_handlers_zygote_options[QN_HANDLERS_ZYGOTE_OPTION_COUNT] = {
     [OPTION_HANDLERS] = {"handlers", "FILE", "as of work", QN_OPTION_TEXT},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "as of work", QN_OPTION_TEXT},
+    QN_POLICY_OPTIONS(OPTION_POLICIES),
 };
 
 bool qn_handlers_zygote_unknown(const char *name, bool *ret_known, quern_outcome *ret_outcome)
@@ -28,7 +33,7 @@ bool qn_handlers_zygote_unknown(const char *name, bool *ret_known, quern_outcome
     return archives || retries;
 }
 
-static quern_status serve(const struct qn_args *args, quern_mux *mux, quern_error *err)
+static quern_status register_all(const struct qn_args *args, quern_mux *mux, quern_error *err)
 {
     bool known = false;
     quern_outcome outcome = QUERN_RETRY;
@@ -38,18 +43,20 @@ static quern_status serve(const struct qn_args *args, quern_mux *mux, quern_erro
         qn_handlers_zygote_unknown(qn_args_text(args, OPTION_UNKNOWN), &known, &outcome)) {
         status = quern_mux_not_found(mux, outcome, err);
     }
-    return status == QUERN_OK ? quern_zygote_serve(mux, NULL, err) : status;
+    return status;
 }
 
-int qn_handlers_zygote_run(struct qn_cli *cli)
+static int serve(struct qn_cli *cli, quern_mux *mux)
 {
     quern_error err = {.text = ""};
-    quern_mux *mux = NULL;
-    quern_status status = quern_mux_new(&mux, &err);
-    if (status == QUERN_OK) {
-        status = serve(&cli->args, mux, &err);
+    quern_status status = register_all(&cli->args, mux, &err);
+    for (size_t i = 0; status == QUERN_OK && i < qn_mux_count(mux); i++) {
+        int exit_code = qn_policies_apply(cli, OPTION_POLICIES, qn_mux_at(mux, i)->pattern, mux);
+        if (exit_code != QN_EXIT_OK) {
+            return exit_code;
+        }
     }
-    quern_mux_free(mux);
+    status = status == QUERN_OK ? quern_zygote_serve(mux, NULL, &err) : status;
     if (status != QUERN_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return QN_EXIT_CONFIG;
@@ -57,25 +64,77 @@ int qn_handlers_zygote_run(struct qn_cli *cli)
     return QN_EXIT_OK;
 }
 
-quern_status qn_handlers_zygote_open(const char *path, const char *unknown,
+int qn_handlers_zygote_run(struct qn_cli *cli)
+{
+    quern_error err = {.text = ""};
+    quern_mux *mux = NULL;
+    if (quern_mux_new(&mux, &err) != QUERN_OK) {
+        (void)fprintf(stderr, "%s\n", err.text);
+        return QN_EXIT_CONFIG;
+    }
+    int exit_code = serve(cli, mux);
+    quern_mux_free(mux);
+    return exit_code;
+}
+
+/* The words of the command line of a zygote, owned. */
+struct words {
+    char **at; /* NULL behind the last */
+    size_t count;
+    size_t capacity;
+};
+
+static void add_word(struct words *words, const char *name, const char *value)
+{
+    size_t size = strlen(name) + strlen(value) + sizeof "--=";
+    char *word = qn_memory_must(qn_alloc(size));
+    bool is_option = name[0] != '\0';
+    (void)snprintf(word, size, "%s%s%s%s", is_option ? "--" : "", name, is_option ? "=" : "",
+                   value);
+    words->at = qn_memory_must(
+        qn_vec_grow(words->at, words->count + 1, &words->capacity, sizeof *words->at));
+    words->at[words->count++] = word;
+    words->at[words->count] = NULL;
+}
+
+static void finish_words(struct words *words)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        qn_free(words->at[i]);
+    }
+    qn_free(words->at);
+}
+
+static struct words command_line(const struct qn_handlers_zygote_start *start)
+{
+    const struct qn_args *args = &start->cli->args;
+    struct words words = {0};
+    add_word(&words, "", "quern");
+    add_word(&words, "", "internal");
+    add_word(&words, "", "zygote");
+    add_word(&words, "handlers", start->path);
+    add_word(&words, "unknown", start->unknown != NULL ? start->unknown : "leave");
+    for (size_t i = 0; i < QN_POLICY_COUNT; i++) {
+        const char *text;
+        size_t place = start->policies + i;
+        for (size_t k = 0; (text = qn_args_repeat(args, place, k)) != NULL; k++) {
+            add_word(&words, args->options[place].name, text);
+        }
+    }
+    return words;
+}
+
+quern_status qn_handlers_zygote_open(const struct qn_handlers_zygote_start *start,
                                      quern_zygote **ret_zygote, quern_error *err)
 {
     char self[PATH_MAX];
-    char file[PATH_MAX];
-    char what[32];
     ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
     if (size <= 0) {
         return qn_error_set(err, QUERN_E_CONNECT, "/proc/self/exe cannot be read");
     }
     self[size] = '\0';
-    int length = snprintf(file, sizeof file, "--handlers=%s", path);
-    (void)snprintf(what, sizeof what, "--unknown=%s", unknown != NULL ? unknown : "leave");
-    if (length < 0 || (size_t)length >= sizeof file) {
-        return qn_error_set(err, QUERN_E_INVALID, "the name of the file is too long");
-    }
-    char program[] = "quern";
-    char internal[] = "internal";
-    char verb[] = "zygote";
-    char *const argv[] = {program, internal, verb, file, what, NULL};
-    return quern_zygote_exec(self, argv, NULL, ret_zygote, err);
+    struct words words = command_line(start);
+    quern_status status = quern_zygote_exec(self, words.at, NULL, ret_zygote, err);
+    finish_words(&words);
+    return status;
 }

@@ -368,6 +368,15 @@ static bool take_line(struct attempt *attempt, struct qn_bytes line, struct qn_p
     return has_ended;
 }
 
+/* What the task says comes first, then the option of its pattern. */
+static int64_t kill_after_ms(const quern_run *run)
+{
+    int64_t task_ms = run->leased->task.kill_after_ms;
+    int64_t entry_ms = run->entry != NULL ? run->entry->options.kill_after_ms : 0;
+    int64_t own_ms = task_ms > 0 ? task_ms : entry_ms;
+    return own_ms > 0 ? own_ms : KILL_AFTER_MS;
+}
+
 static quern_outcome converse(struct attempt *attempt)
 {
     struct qn_progress progress = {0};
@@ -383,7 +392,8 @@ static quern_outcome converse(struct attempt *attempt)
             qn_loop_process_signal(attempt->process, SIGTERM);
             attempt->wait.cancel_fd = -1;
             attempt->wait.abandoned = &attempt->run->abandoned;
-            attempt->wait.until_mono_ns = qn_clock_mono_ns() + KILL_AFTER_MS * QN_NS_PER_MS;
+            attempt->wait.until_mono_ns =
+                qn_clock_mono_ns() + kill_after_ms(attempt->run) * QN_NS_PER_MS;
         } else {
             return fail_by_event(attempt, "", event);
         }

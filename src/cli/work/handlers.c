@@ -14,13 +14,17 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
 {
     struct qn_cli *cli = work->cli;
     const char *pool = qn_args_text(&cli->args, options.pool);
-    work->handlers = qn_args_text(&cli->args, options.handlers);
-    work->unknown = qn_args_text(&cli->args, options.unknown);
+    work->handlers = (struct qn_handlers_zygote_start){
+        .cli = cli,
+        .path = qn_args_text(&cli->args, options.handlers),
+        .unknown = qn_args_text(&cli->args, options.unknown),
+        .policies = options.policies,
+    };
     if (pool != NULL && strcmp(pool, "prefork") != 0 && strcmp(pool, "threads") != 0) {
         return qn_cli_usage(cli, "--pool: '%s' is not prefork or threads", pool);
     }
     bool is_prefork = pool != NULL && strcmp(pool, "prefork") == 0;
-    if (work->handlers == NULL) {
+    if (work->handlers.path == NULL) {
         return is_prefork ? qn_cli_usage(cli, "--pool prefork: needs --handlers FILE; commands are"
                                               " processes in any pool")
                           : QN_EXIT_OK;
@@ -29,7 +33,7 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
         return qn_cli_usage(cli, "--handlers: run in the prefork pool only");
     }
     quern_error err;
-    if (qn_handlers_zygote_open(work->handlers, work->unknown, &work->zygote, &err) != QUERN_OK) {
+    if (qn_handlers_zygote_open(&work->handlers, &work->zygote, &err) != QUERN_OK) {
         qn_cli_message(cli, "--handlers: %s", err.text);
         return err.code == QUERN_E_FULL || err.code == QUERN_E_NOMEM ? QN_EXIT_TEMPORARY
                                                                      : QN_EXIT_CONFIG;
@@ -51,7 +55,7 @@ void qn_work_handlers_reload(quern_worker *worker, void *user)
     if (worker == NULL) { /* it has not started, or has ended */
         return;
     }
-    quern_status status = qn_handlers_zygote_open(work->handlers, work->unknown, &zygote, &err);
+    quern_status status = qn_handlers_zygote_open(&work->handlers, &zygote, &err);
     if (status == QUERN_OK) {
         status = quern_worker_reload(worker, zygote, &err);
     }

@@ -10,6 +10,7 @@ struct qn_work_handlers_options {
     size_t handlers;
     size_t pool;
     size_t unknown;
+    size_t policies;
 };
 
 /* Starts work->zygote if the command line names a shared object; returns the exit code. */

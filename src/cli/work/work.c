@@ -14,17 +14,18 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
+#include "cli/handlers/policies.h"
 #include "cli/handlers/zygote.h"
 #include "cli/loop/loop.h"
 #include "cli/memory.h"
 #include "cli/work/aggregate.h"
 #include "cli/work/end.h"
 #include "cli/work/handlers.h"
-#include "cli/work/policies.h"
 #include "cli/work/queues.h"
 #include "cli/work/signal.h"
 #include "cli/work/start.h"
 #include "cli/work/work.h"
+#include "worker/run/mux.h"
 
 enum option {
     OPTION_EXEC,
@@ -55,15 +56,7 @@ enum option {
     OPTION_GROUP_MAX_SIZE,
     OPTION_SOFT_SHUTDOWN_TIMEOUT,
     OPTION_PREFETCH,
-    OPTION_TIMEOUT,
-    OPTION_KILL_AFTER,
-    OPTION_RETRY_MAX,
-    OPTION_BACKOFF,
-    OPTION_NO_RETRY,
-    OPTION_ONLY_RETRY,
-    OPTION_ACK_ON,
-    OPTION_ON_CRASH,
-    OPTION_TYPE_CONCURRENCY
+    OPTION_POLICIES
 };
 
 static const struct qn_option options[] = {
@@ -124,24 +117,7 @@ static const struct qn_option options[] = {
     [OPTION_PREFETCH] = {"prefetch", "N", "runs fetched beyond free slots; never: none",
                          QN_OPTION_COUNT, .min = 1, .max = QN_PREFETCH_MAX, .never = true,
                          .unlisted = true},
-    [OPTION_TIMEOUT] = {"timeout", "[PATTERN=]D", "limit of a run, unless the task has its own",
-                        QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_KILL_AFTER] = {"kill-after", "[PATTERN=]D", "from TERM to KILL of a command (5s)",
-                           QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_RETRY_MAX] = {"retry-max", "[PATTERN=]N", "retries, unless the task has its own",
-                          QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_BACKOFF] = {"backoff", "[PATTERN=]WHAT", "delay of retries, see the manual",
-                        QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_NO_RETRY] = {"no-retry", "[PATTERN=]CLASS,...", "errors that are not retried",
-                         QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_ONLY_RETRY] = {"only-retry", "[PATTERN=]CLASS,...", "errors that alone are retried",
-                           QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_ACK_ON] = {"ack-on", "[PATTERN=]WHAT", "failure, timeout or both: no retry",
-                       QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_ON_CRASH] = {"on-crash", "[PATTERN=]WHAT", "requeue, fail, archive or drop",
-                         QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_TYPE_CONCURRENCY] = {"type-concurrency", "[PATTERN=]N", "runs of a pattern at a time",
-                                 QN_OPTION_TEXT, .repeats = true, .unlisted = true},
+    QN_POLICY_OPTIONS(OPTION_POLICIES),
 };
 
 /* --- Options -------------------------------------------------------------------------- */
@@ -219,21 +195,17 @@ static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
     return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
+/* Those of a shared object have got their options in the zygote. */
 static int read_policies(const struct qn_cli *cli, quern_mux *mux)
 {
-    const struct qn_work_policy_options places = {
-        .exec = OPTION_EXEC,
-        .timeout = OPTION_TIMEOUT,
-        .kill_after = OPTION_KILL_AFTER,
-        .retry_max = OPTION_RETRY_MAX,
-        .backoff = OPTION_BACKOFF,
-        .no_retry = OPTION_NO_RETRY,
-        .only_retry = OPTION_ONLY_RETRY,
-        .ack_on = OPTION_ACK_ON,
-        .on_crash = OPTION_ON_CRASH,
-        .concurrency = OPTION_TYPE_CONCURRENCY,
-    };
-    return qn_work_policies_read(cli, places, mux);
+    int exit_code = qn_policies_check_patterns(cli, OPTION_POLICIES, mux);
+    for (size_t i = 0; exit_code == QN_EXIT_OK && i < qn_mux_count(mux); i++) {
+        const struct qn_mux_entry *entry = qn_mux_at(mux, i);
+        if (entry->has_process) {
+            exit_code = qn_policies_apply(cli, OPTION_POLICIES, entry->pattern, mux);
+        }
+    }
+    return exit_code;
 }
 
 /* Adds what the command line names. */
@@ -264,8 +236,15 @@ static int make_mux(struct qn_work *work)
 {
     const struct qn_args *args = &work->cli->args;
     const struct qn_work_handlers_options places = {
-        .handlers = OPTION_HANDLERS, .pool = OPTION_POOL, .unknown = OPTION_UNKNOWN};
-    int exit_code = qn_work_handlers_open(work, places);
+        .handlers = OPTION_HANDLERS,
+        .pool = OPTION_POOL,
+        .unknown = OPTION_UNKNOWN,
+        .policies = OPTION_POLICIES,
+    };
+    int exit_code = qn_policies_check(work->cli, OPTION_POLICIES);
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_work_handlers_open(work, places);
+    }
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }

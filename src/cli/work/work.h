@@ -4,6 +4,7 @@
 #define QN_CLI_WORK_WORK_H
 
 #include "cli/cli.h"
+#include "cli/handlers/zygote.h"
 #include "cli/work/log.h"
 #include "quern/worker.h"
 #include "quern/zygote.h"
@@ -22,10 +23,9 @@ struct qn_work {
     bool until_idle;
     bool no_wait;
     bool aggregates;
-    const char *handlers; /* of --handlers; NULL: commands only */
-    const char *unknown;  /* of --unknown */
-    quern_zygote *zygote; /* owned; NULL: there is none */
-    quern_mux *mux;       /* owned; NULL: that of the zygote */
+    struct qn_handlers_zygote_start handlers; /* its path is NULL: commands only */
+    quern_zygote *zygote;                     /* owned; NULL: there is none */
+    quern_mux *mux;                           /* owned; NULL: that of the zygote */
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
 };

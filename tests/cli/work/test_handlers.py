@@ -29,6 +29,43 @@ QUERN_HANDLERS(mux, err)
     return quern_mux_handle(mux, "%s", answer, text, NULL, err);
 }
 """
+POLICIES = HEAD + """
+static quern_outcome fail(quern_run *run, const quern_task *task, void *user)
+{
+    (void)task;
+    (void)user;
+    quern_run_set_error_class(run, "dns");
+    return quern_run_fail(run, QUERN_RETRY, "no name server");
+}
+static quern_outcome hang(quern_run *run, const quern_task *task, void *user)
+{
+    for (;;) {
+        (void)(run != NULL && task != NULL && user != NULL);
+        pause();
+    }
+}
+static quern_outcome crash(quern_run *run, const quern_task *task, void *user)
+{
+    (void)(run != NULL && task != NULL && user != NULL);
+    abort();
+}
+QUERN_HANDLERS(mux, err)
+{
+    static const char *const only[] = {"disk", NULL};
+    const quern_handler_options own = {.retry_max = 7, .only_retry = only};
+    quern_status status = quern_mux_handle(mux, "own", fail, NULL, &own, err);
+    if (status == QUERN_OK) {
+        status = quern_mux_handle(mux, "other", fail, NULL, &own, err);
+    }
+    if (status == QUERN_OK) {
+        status = quern_mux_handle(mux, "hang", hang, NULL, NULL, err);
+    }
+    if (status == QUERN_OK) {
+        status = quern_mux_handle(mux, "crash", crash, NULL, NULL, err);
+    }
+    return status;
+}
+"""
 
 
 class HandlersTest(CliTest):
@@ -111,6 +148,30 @@ class HandlersTest(CliTest):
                           (("--handlers", "handlers.so", "--unknown", "x"), "--unknown")):
             with self.subTest(args=args):
                 self.assertIn(why, self.fails(EXIT_USAGE, "work", "--drain", *args))
+
+    def test_options_of_patterns_come_before_those_of_the_object(self):
+        self.compile(POLICIES)
+        for kind in ("own", "other", "hang", "crash", "sh"):
+            self.enqueue(kind, "", "--id", kind)
+        result = self.quern("work", "--until-idle", "--handlers", "handlers.so", "--exec",
+                            "sh=exit 2", "--no-retry", "other=tls", "--retry-max", "other=3",
+                            "--timeout", "hang=200ms", "--kill-after", "hang=200ms", "--ack-on",
+                            "hang=timeout", "--on-crash", "crash=archive", "--retry-max", "sh=9")
+        self.assertEqual(result.returncode, EXIT_TASKS_FAILED, result.stderr)
+        found = {kind: self.task(kind) for kind in ("own", "other", "hang", "crash", "sh")}
+        self.assertEqual({kind: task["state"] for kind, task in found.items()},
+                         {"own": "archived", "other": "retry", "hang": "archived",
+                          "crash": "archived", "sh": "retry"})
+        self.assertIn('class "dns" is not retried', found["own"]["error"])
+        self.assertIn("SIGABRT", found["crash"]["error"])
+
+    def test_options_of_patterns_that_nobody_serves_are_refused(self):
+        self.example()
+        for words in (("--timeout", "hello=1s"), ("--timeout", "greet=soon"),
+                      ("--retry-max", "greet=26"), ("--no-retry", "a", "--only-retry", "b")):
+            result = self.quern("work", "--drain", "--handlers", "handlers.so", *words)
+            self.assertIn(result.returncode, (EXIT_USAGE, EXIT_CONFIG))
+            self.assertIn(words[0] if len(words) == 2 else "exclude each other", result.stderr)
 
     def run_one(self, task_id):
         self.enqueue("t", "--id", task_id, "--retention", "1h")

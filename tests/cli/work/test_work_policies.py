@@ -41,6 +41,31 @@ class WorkPoliciesTest(CliTest):
                          'class "exit/2" is not retried: exit status 2')
         self.assertNotEqual(self.quern("task", "inspect", tasks["drop"]).returncode, 0)
 
+    def test_commands_that_stay_have_them_too(self):
+        script = self.write("loop.py", """
+import json, os, sys, time
+print(json.dumps({"ready": True}), flush=True)
+for line in sys.stdin:
+    task = json.loads(line)
+    if task["type"] == "slow":
+        time.sleep(60)
+    if task["type"] == "crash":
+        os.kill(os.getpid(), 9)
+    print(json.dumps({"id": task["id"], "outcome": "retry", "error": "no",
+                      "class": "dns"}), flush=True)
+""")
+        kinds = ("no", "few", "slow", "crash")
+        tasks = {kind: self.enqueue(kind) for kind in kinds}
+        command = f"exec python3 {script}"
+        words = [word for kind in kinds for word in ("--exec-loop", f"{kind}={command}")]
+        self.work(*words, "--no-retry", "no=dns", "--retry-max", "few=never", "--timeout",
+                  "slow=200ms", "--kill-after", "100ms", "--ack-on", "slow=timeout",
+                  "--on-crash", "crash=archive", "--type-concurrency", "1")
+        found = {kind: self.inspect(task) for kind, task in tasks.items()}
+        self.assertEqual({kind: task["state"] for kind, task in found.items()},
+                         dict.fromkeys(kinds, "archived"), found)
+        self.assertEqual(found["no"]["error"], 'class "dns" is not retried: no')
+
     def test_backoff_of_a_command_and_of_a_task(self):
         first = self.enqueue("t")
         own = self.enqueue("t", "", "--backoff", "fixed:3h")

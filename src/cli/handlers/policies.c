@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* policies.c - the options of single commands.
+/* policies.c - the options of single handlers and commands.
  *
- * Each is [PATTERN=]VALUE: for the command of this pattern, else for all. One with the pattern
- * comes before those for all, and of several the last counts. A pattern that no --exec has is a
- * mistake. */
-#include "cli/work/policies.h"
+ * Each is [PATTERN=]VALUE: for this pattern, else for all. One with the pattern comes before those
+ * for all, and of several the last counts. All of them come before what a shared object says of its
+ * own handlers; what no option names stays as it says. A pattern that is not served is a mistake.
+ */
+#include "cli/handlers/policies.h"
 
 #include <string.h>
 
@@ -15,8 +16,9 @@
 #include "cli/memory.h"
 #include "cli/task_options.h"
 #include "worker/policy/handler_options.h"
+#include "worker/run/mux.h"
 
-/* The command that is being read. */
+/* The pattern whose options are read. */
 struct reading {
     const struct qn_cli *cli;
     const char *pattern;
@@ -24,12 +26,6 @@ struct reading {
     quern_handler_options options;
     char *lists[2]; /* the words of no_retry and only_retry, owned */
     const char *classes[2][QN_ERROR_CLASSES_MAX + 1];
-};
-
-struct option {
-    size_t place;
-    const char *name;
-    int (*read)(struct reading *reading, const char *name, const char *value);
 };
 
 static int refuse(const struct reading *reading, const char *name, const char *value,
@@ -185,72 +181,97 @@ static const char *value_for(const struct reading *reading, size_t place)
     return own != NULL ? own : all;
 }
 
-/* Each pattern must be one of --exec. */
-static int check_patterns(const struct qn_cli *cli, const struct option *option, size_t exec)
+static int (*const readers[QN_POLICY_COUNT])(struct reading *reading, const char *name,
+                                             const char *value) = {
+    [QN_POLICY_TIMEOUT] = read_timeout,         [QN_POLICY_KILL_AFTER] = read_kill_after,
+    [QN_POLICY_RETRY_MAX] = read_retry_max,     [QN_POLICY_BACKOFF] = read_backoff,
+    [QN_POLICY_NO_RETRY] = read_no_retry,       [QN_POLICY_ONLY_RETRY] = read_only_retry,
+    [QN_POLICY_ACK_ON] = read_ack_on,           [QN_POLICY_ON_CRASH] = read_on_crash,
+    [QN_POLICY_CONCURRENCY] = read_concurrency,
+};
+
+static void finish_reading(struct reading *reading)
 {
-    const struct qn_args *args = &cli->args;
-    const char *text;
-    for (size_t i = 0; (text = qn_args_repeat(args, option->place, i)) != NULL; i++) {
-        size_t size = pattern_size(text);
-        const char *command;
-        bool found = size == 0 && text[0] != '=' && qn_args_repeat(args, exec, 0) != NULL;
-        for (size_t k = 0; size > 0 && (command = qn_args_repeat(args, exec, k)) != NULL; k++) {
-            found = found || (pattern_size(command) == size && memcmp(text, command, size) == 0);
+    qn_free(reading->lists[0]);
+    qn_free(reading->lists[1]);
+}
+
+int qn_policies_check(const struct qn_cli *cli, size_t first)
+{
+    struct reading reading = {.cli = cli};
+    int exit_code = QN_EXIT_OK;
+    for (size_t i = 0; i < QN_POLICY_COUNT; i++) {
+        const char *text;
+        for (size_t k = 0;
+             exit_code == QN_EXIT_OK && (text = qn_args_repeat(&cli->args, first + i, k)) != NULL;
+             k++) {
+            size_t size = pattern_size(text);
+            exit_code = readers[i](&reading, cli->args.options[first + i].name,
+                                   size > 0 ? text + size + 1 : text);
         }
-        if (!found) {
-            return qn_cli_usage(cli, "--%s: '%s' fits no --exec PATTERN=COMMAND", option->name,
-                                text);
+    }
+    finish_reading(&reading);
+    return exit_code;
+}
+
+static bool has_pattern(const quern_mux *mux, const char *pattern, size_t size)
+{
+    for (size_t i = 0; i < qn_mux_count(mux); i++) {
+        const struct qn_mux_entry *entry = qn_mux_at(mux, i);
+        if (entry->pattern_size == size && memcmp(entry->pattern, pattern, size) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int qn_policies_check_patterns(const struct qn_cli *cli, size_t first, const quern_mux *mux)
+{
+    for (size_t i = 0; i < QN_POLICY_COUNT; i++) {
+        const char *text;
+        for (size_t k = 0; (text = qn_args_repeat(&cli->args, first + i, k)) != NULL; k++) {
+            size_t size = pattern_size(text);
+            if (size > 0 ? !has_pattern(mux, text, size) : qn_mux_count(mux) == 0) {
+                return qn_cli_usage(cli, "--%s: '%s' fits no --exec, --exec-loop or --handlers",
+                                    cli->args.options[first + i].name, text);
+            }
         }
     }
     return QN_EXIT_OK;
 }
 
-static int configure(const struct qn_cli *cli, const struct option *options, size_t count,
-                     const char *exec, quern_mux *mux)
+static const quern_handler_options *options_of(const quern_mux *mux, const char *pattern)
 {
-    struct reading reading = {.cli = cli, .pattern = exec, .pattern_size = pattern_size(exec)};
-    int exit_code = QN_EXIT_OK;
-    for (size_t i = 0; exit_code == QN_EXIT_OK && i < count; i++) {
-        const char *value = value_for(&reading, options[i].place);
-        exit_code = value != NULL ? options[i].read(&reading, options[i].name, value) : QN_EXIT_OK;
+    size_t i = 0;
+    while (strcmp(qn_mux_at(mux, i)->pattern, pattern) != 0) {
+        i++;
     }
-    if (exit_code == QN_EXIT_OK) {
-        quern_error err;
-        char *pattern = qn_memory_must(qn_str_dup(exec));
-        pattern[reading.pattern_size] = '\0';
-        if (quern_mux_configure(mux, pattern, &reading.options, &err) != QUERN_OK) {
-            exit_code = qn_cli_usage(cli, "%s", err.text);
-        }
-        qn_free(pattern);
-    }
-    qn_free(reading.lists[0]);
-    qn_free(reading.lists[1]);
-    return exit_code;
+    return &qn_mux_at(mux, i)->options;
 }
 
-int qn_work_policies_read(const struct qn_cli *cli, struct qn_work_policy_options places,
-                          quern_mux *mux)
+int qn_policies_apply(const struct qn_cli *cli, size_t first, const char *pattern, quern_mux *mux)
 {
-    const struct option options[] = {
-        {places.timeout, "timeout", read_timeout},
-        {places.kill_after, "kill-after", read_kill_after},
-        {places.retry_max, "retry-max", read_retry_max},
-        {places.backoff, "backoff", read_backoff},
-        {places.no_retry, "no-retry", read_no_retry},
-        {places.only_retry, "only-retry", read_only_retry},
-        {places.ack_on, "ack-on", read_ack_on},
-        {places.on_crash, "on-crash", read_on_crash},
-        {places.concurrency, "type-concurrency", read_concurrency},
-    };
+    struct reading reading = {.cli = cli,
+                              .pattern = pattern,
+                              .pattern_size = strlen(pattern),
+                              .options = *options_of(mux, pattern)};
+    if (value_for(&reading, first + QN_POLICY_NO_RETRY) != NULL ||
+        value_for(&reading, first + QN_POLICY_ONLY_RETRY) != NULL) {
+        reading.options.no_retry = NULL; /* the two exclude each other */
+        reading.options.only_retry = NULL;
+    }
     int exit_code = QN_EXIT_OK;
-    for (size_t i = 0; exit_code == QN_EXIT_OK && i < QN_COUNT_OF(options); i++) {
-        exit_code = check_patterns(cli, &options[i], places.exec);
+    for (size_t i = 0; exit_code == QN_EXIT_OK && i < QN_POLICY_COUNT; i++) {
+        const char *value = value_for(&reading, first + i);
+        if (value != NULL) {
+            exit_code = readers[i](&reading, cli->args.options[first + i].name, value);
+        }
     }
-    const char *exec;
-    for (size_t i = 0;
-         exit_code == QN_EXIT_OK && (exec = qn_args_repeat(&cli->args, places.exec, i)) != NULL;
-         i++) {
-        exit_code = configure(cli, options, QN_COUNT_OF(options), exec, mux);
+    quern_error err;
+    if (exit_code == QN_EXIT_OK &&
+        quern_mux_configure(mux, pattern, &reading.options, &err) != QUERN_OK) {
+        exit_code = qn_cli_usage(cli, "%s", err.text);
     }
+    finish_reading(&reading);
     return exit_code;
 }
