@@ -86,6 +86,7 @@ struct quern_worker {
     quern_worker_stats stats;
     quern_error lost;          /* why it has to end; code QUERN_OK: it has not */
     quern_error children_gone; /* the same: the pool of children has ended */
+    bool fallen;               /* its zygote died: it ends as if it had been killed */
     struct qn_random random;   /* for retry delays */
     struct qn_shortage shortage;
     struct qn_supply supply;

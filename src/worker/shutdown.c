@@ -10,6 +10,8 @@
  *      answer: then the leases run out, the tasks come back by themselves, and the log names the
  *      outcomes that were not confirmed
  *
+ * A worker whose zygote died while it ran does none of this: see `fall`.
+ *
  * Where no handler runs, step 4 follows at once; where no outcome is left to send, it is short.
  * Another quern_worker_stop skips the wait of step 1, a third one all of them. */
 #include "worker/shutdown.h"
@@ -29,6 +31,7 @@ enum {
     KILLED_MS = 2000, /* until the end of a child that was killed is reported */
     GRACE_MS = 1000,
     GRACE_AT_ONCE_MS = 250,
+    TELL_MS = 2000,
     DELIVER_MS = 5000,
     OWED_MS = 1000, /* for the answer to a request for tasks, when there is nothing to deliver */
     LOG_AGAIN_MS = 10000
@@ -230,8 +233,59 @@ static int64_t grace_ms(struct quern_worker *worker)
     return own_ms != 0 ? own_ms : at_once ? GRACE_AT_ONCE_MS : GRACE_MS;
 }
 
+/* With mutex held. Whether the broker knows all that a worker which has fallen still reports:
+ * outcomes from before, and which of its runs had started. */
+static bool has_told_its_end(struct quern_worker *worker)
+{
+    struct qn_list *held = &worker->run_table.held;
+    for (struct qn_list *node = held->next; node != held; node = node->next) {
+        const struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, node);
+        if (!run->fallen || !(run->leased->started || run->acked)) {
+            return false;
+        }
+    }
+    return !worker->owes;
+}
+
+/* Its zygote died: the rest is as if it had been killed, too, so that its recovery charges its runs
+ * (docs/internals/deaths.md). It waits for no handler, but for its commands to be ended. */
+static void fall(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->state = QN_WORKER_DRAINING;
+    (void)qn_give_back_waiting(worker, qn_clock_mono_ns());
+    qn_signals_wake_pump(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    if (worker->groups.served) {
+        qn_aggregator_stop(&worker->groups.aggregator);
+    }
+    cancel_all(worker);
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    int64_t end_mono_ns = now_mono_ns + TELL_MS * QN_NS_PER_MS;
+    bool told = false;
+    while (!told && now_mono_ns < end_mono_ns) {
+        qn_signals_wait_main(worker, BREAK_LOOK_MS);
+        (void)pthread_mutex_lock(&worker->mutex);
+        told = has_told_its_end(worker);
+        (void)pthread_mutex_unlock(&worker->mutex);
+        now_mono_ns = qn_clock_mono_ns();
+    }
+}
+
+bool qn_shutdown_has_fallen(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool fallen = worker->fallen;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return fallen;
+}
+
 void qn_shutdown_drain(struct quern_worker *worker)
 {
+    if (qn_shutdown_has_fallen(worker)) {
+        fall(worker);
+        return;
+    }
     if (qn_data_loss_found(worker, NULL)) {
         break_off(worker);
         return;

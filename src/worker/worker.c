@@ -202,7 +202,7 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
     qn_shutdown_drain(worker);
     qn_begin_hurry(worker, true);
     end_threads(worker, threads, count);
-    if (!qn_data_loss_found(worker, NULL)) {
+    if (!qn_data_loss_found(worker, NULL) && !qn_shutdown_has_fallen(worker)) {
         qn_shutdown_log_unconfirmed(worker);
     }
     return status;
@@ -308,9 +308,11 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 
 deregister:
     qn_begin_hurry(worker, true);
-    /* If this fails the record stays until another worker finds that its process is gone. */
+    /* If this fails the record stays until another worker finds that its process is gone. It stays
+     * too if its zygote died: the end of a worker that leaves charges no task. */
     quern_error error = {0};
-    if (qn_broker_deregister(worker->broker, worker->id, &error) != QUERN_OK) {
+    if (!qn_shutdown_has_fallen(worker) &&
+        qn_broker_deregister(worker->broker, worker->id, &error) != QUERN_OK) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "worker could not be deregistered",
                QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("error", error.text));
     }

@@ -73,6 +73,13 @@ int fault_journal_open(const char *path)
     return journal;
 }
 
+static pid_t written_pid; /* 0: the process itself */
+
+void fault_write_for(pid_t pid)
+{
+    written_pid = pid;
+}
+
 void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task)
 {
     int64_t now_ns = qn_clock_mono_ns();
@@ -80,7 +87,7 @@ void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64
                                   .fence = quern_run_fence(run),
                                   .kind = (int32_t)kind,
                                   .cause = (int32_t)quern_run_cause(run),
-                                  .pid = (int32_t)getpid(),
+                                  .pid = (int32_t)(written_pid != 0 ? written_pid : getpid()),
                                   .crash_count = (int32_t)quern_run_crash_count(run),
                                   .at_ms = now_ns / QN_NS_PER_MS,
                                   .at_ns = now_ns};

@@ -63,6 +63,9 @@ struct test_child fault_spawn_worker(const struct fault_site *site, const char *
  * Exit code. */
 int fault_journal_open(const char *path);
 void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task);
+/* From now on this process and its forks write this as the process of a record: they are children
+ * of a worker. */
+void fault_write_for(pid_t pid);
 uint64_t fault_number(const quern_task *task);
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);
 

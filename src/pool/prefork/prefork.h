@@ -46,6 +46,7 @@ struct qn_prefork_item {
 struct qn_prefork_death {
     int status;            /* as of waitpid */
     bool by_us;            /* the pool or its caller killed it: a hard limit, hostility, the end */
+    bool with_zygote;      /* it went down with its zygote: the facts below are not known */
     bool out_of_memory;    /* killed by the kernel for want of memory, as a cgroup shows */
     bool over_cpu;         /* by SIGXCPU, or by KILL after it */
     const char *hostile;   /* what it sent that it may not; NULL: nothing */
@@ -73,8 +74,8 @@ struct qn_prefork_ops {
     /* Its child ended before its result. Not started: it may be submitted again. */
     void (*died)(struct qn_prefork_item *item, bool started, const struct qn_prefork_death *death,
                  void *user);
-    /* The zygote is gone, or no child can be started any more: the pool has called `died` for all
-     * items and takes no more. */
+    /* A zygote is gone: the pool has called `died` for all items, those of its children first, and
+     * takes no more. */
     void (*gone)(const char *why, void *user);
     /* So many children can run items now; called when that changes. NULL: nothing. */
     void (*ready)(uint32_t count, void *user);

@@ -314,8 +314,8 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
     (void)pthread_mutex_lock(&worker->mutex);
     add_unplaced(&worker->pump, request);
     add_outcomes(worker, request, &silent);
-    request->exchange.is_leaving =
-        worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet);
+    bool leaves = worker->state != QN_WORKER_RUNNING && !worker->fallen;
+    request->exchange.is_leaving = leaves || atomic_load(&worker->quiet);
     add_room(worker, request, now_mono_ns);
     (void)pthread_mutex_unlock(&worker->mutex);
     settle_silent(worker, &silent);

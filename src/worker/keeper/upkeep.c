@@ -28,7 +28,8 @@ enum {
 /* With mutex held. */
 static const char *status_text(const struct quern_worker *worker)
 {
-    if (worker->state == QN_WORKER_DRAINING || worker->state == QN_WORKER_STOPPED) {
+    bool ends = worker->state == QN_WORKER_DRAINING || worker->state == QN_WORKER_STOPPED;
+    if (ends && !worker->fallen) {
         return "draining";
     }
     if (atomic_load(&worker->quiet)) {

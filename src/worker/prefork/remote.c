@@ -8,8 +8,9 @@
  * the other pool, which then answers the child.
  *
  * A death is charged to the run that had started, and to no other. Where we killed the child
- * because of a cancellation the outcome is that of the cancellation; where it went down with its
- * zygote, no task is charged and the run is given back. */
+ * because of a cancellation the outcome is that of the cancellation. Where it went down with its
+ * zygote, it is the death of the worker (docs/internals/deaths.md), which its recovery charges: a
+ * run that had started gets no outcome here. A worker that drains only gives it back. */
 #include "worker/prefork/remote.h"
 
 #include <string.h>
@@ -205,12 +206,24 @@ static bool submit_again(struct quern_worker *worker, struct quern_run *run)
     return may_start;
 }
 
+/* The worker's own end, unless it leaves anyway. */
+static bool has_fallen(struct quern_worker *worker)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    bool leaves = worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet);
+    worker->fallen = worker->fallen || !leaves;
+    bool fallen = worker->fallen;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return fallen;
+}
+
 static void died(struct qn_prefork_item *item, bool started, const struct qn_prefork_death *death,
                  void *user)
 {
     struct quern_worker *worker = user;
     struct quern_run *run = run_of(item);
     atomic_store(&run->writes, false);
+    bool fallen = death->with_zygote && has_fallen(worker);
     if (!started) {
         /* Where the pool itself gives it up, it would do so again. */
         if (is_innocent(death) || !submit_again(worker, run)) {
@@ -219,6 +232,10 @@ static void died(struct qn_prefork_item *item, bool started, const struct qn_pre
         return;
     }
     ensure_begun(worker, run);
+    if (fallen) {
+        qn_execute_fall(worker, run);
+        return;
+    }
     run->outcome = QUERN_RETRY;
     if (!is_innocent(death)) {
         set_facts(run, death);
@@ -236,6 +253,7 @@ static void died(struct qn_prefork_item *item, bool started, const struct qn_pre
 static void gone(const char *why, void *user)
 {
     struct quern_worker *worker = user;
+    (void)has_fallen(worker); /* also where no run was in a child */
     (void)pthread_mutex_lock(&worker->mutex);
     (void)qn_error_set(&worker->children_gone, QUERN_E_STATE,
                        "no handler can run any more: %s; restart the process", why);

@@ -138,16 +138,40 @@ static bool start_run(struct quern_worker *worker, struct quern_run *run, bool h
     return !refused;
 }
 
+/* With mutex held. Its verdict was given before. */
+static void leave_fence(struct quern_worker *worker, const struct quern_run *run)
+{
+    if (run->stuck) {
+        worker->run_table.stuck_count--;
+        qn_signals_wake_main(worker);
+        qn_signals_wake_pump(worker); /* a slot is free again */
+    }
+}
+
+/* With mutex held: the worker has fallen. The start of the run may still have to be reported, so it
+ * stays among those that run. */
+static void fall_run(struct quern_worker *worker, struct quern_run *run)
+{
+    if (run->phase == QN_RUN_FENCED) {
+        leave_fence(worker, run);
+    }
+    run->submitted = false; /* no child has it */
+    run->fallen = true;
+    qn_run_release(run);
+    qn_signals_wake_main(worker);
+}
+
 static void finish_run(struct quern_worker *worker, struct quern_run *run,
                        struct qn_verdict *verdict)
 {
     (void)pthread_mutex_lock(&worker->mutex);
+    if (worker->fallen && !run->not_started) {
+        fall_run(worker, run); /* a command: it ended because the worker ends, or meanwhile */
+        (void)pthread_mutex_unlock(&worker->mutex);
+        return;
+    }
     if (run->phase == QN_RUN_FENCED) {
-        if (run->stuck) {
-            worker->run_table.stuck_count--;
-            qn_signals_wake_main(worker);
-            qn_signals_wake_pump(worker); /* a slot is free again */
-        }
+        leave_fence(worker, run);
     } else {
         qn_verdict_revise(run, verdict);
         qn_run_table_finish(&worker->run_table, run, verdict);
@@ -293,6 +317,13 @@ void qn_execute_return(struct quern_worker *worker, struct quern_run *run)
         qn_verdict_judge(worker, run, &verdict);
         finish_run(worker, run, &verdict);
     }
+}
+
+void qn_execute_fall(struct quern_worker *worker, struct quern_run *run)
+{
+    (void)pthread_mutex_lock(&worker->mutex);
+    fall_run(worker, run);
+    (void)pthread_mutex_unlock(&worker->mutex);
 }
 
 void qn_execute_end(struct quern_worker *worker, struct quern_run *run)

@@ -26,6 +26,9 @@ void qn_execute_submit(struct quern_worker *worker, struct quern_run *run);
 bool qn_execute_begin(struct quern_worker *worker, struct quern_run *run, bool has_started);
 /* Its child died before the handler was called: it is given back, and nothing is counted. */
 void qn_execute_return(struct quern_worker *worker, struct quern_run *run);
+/* Its child died with its zygote, and so the worker: the run stays in the table as it is, and gets
+ * no outcome but from the recovery of the worker. */
+void qn_execute_fall(struct quern_worker *worker, struct quern_run *run);
 /* Its child has returned an outcome, or died: decides the fate of its task. */
 void qn_execute_end(struct quern_worker *worker, struct quern_run *run);
 /* Calls the handler chain of `mux` and fills in outcome, error and the rest. An invalid outcome

@@ -100,6 +100,7 @@ struct quern_run {
     bool in_child;           /* constant: its handler is called in a child of the prefork pool */
     bool acks_first;         /* constant: before that, a thread of the pool writes its early ack */
     bool submitted;          /* to the prefork pool */
+    bool fallen;             /* it went down with its worker: no outcome, recovery charges it */
     bool killed;             /* its child: the grace of its cancellation is over */
     _Atomic bool writes;     /* a result that its child has sent is being stored */
     struct qn_verdict verdict;

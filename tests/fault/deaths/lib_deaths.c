@@ -35,6 +35,7 @@ static void spawn(struct deaths *deaths, struct deaths_member *member)
                           member->queues,
                           concurrency,
                           deaths->clock == NULL ? "-" : clock,
+                          member->prefork ? "prefork" : "threads",
                           NULL};
     member->child = test_spawn("mortal", args);
 }
@@ -62,7 +63,9 @@ static void supervise(struct deaths *deaths)
         if (code < 0) {
             continue;
         }
-        if (code != 128 + SIGKILL) {
+        bool fell = member->prefork && code == MORTAL_FAILED;
+        deaths->fell += fell ? 1 : 0;
+        if (code != 128 + SIGKILL && !fell) {
             fail_msg("worker %d ended with %d", (int)pid, code);
         }
         fault_lose(&deaths->site, pid);
@@ -325,7 +328,8 @@ static bool is_to_die(uint64_t task, const void *user)
 {
     const struct deaths *deaths = user;
     const char *type = deaths->tasks[task].type;
-    static const char *const types[] = {"fatal", "command", "parent", "twice"};
+    static const char *const types[] = {"fatal",  "command", "parent",  "twice",
+                                        "orphan", "heir",    "usurper", "despot"};
     for (size_t i = 0; i < TEST_COUNT(types); i++) {
         if (strcmp(type, types[i]) == 0) {
             return true;

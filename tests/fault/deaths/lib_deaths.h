@@ -10,6 +10,11 @@
  *   command  is a command that kills itself
  *   parent   is a command that kills its worker
  *   rest     is a command that rests 200 ms
+ *   nap      rests 200 ms
+ *   orphan   its handler, in a prefork child, kills its parent: the guard of its process group
+ *   heir     the same for its grandparent, the zygote
+ *   usurper  the same for the worker
+ *   despot   the same for all three
  *   twice    is a command that kills itself two times; the third time it lasts until deaths_release
  *   deploy   a good one, but kills the worker on a host that is broken (deaths_break)
  *
@@ -28,6 +33,7 @@ struct deaths_member {
     const char *host;
     const char *queues; /* "a" or "a,b" */
     unsigned concurrency;
+    bool prefork; /* handlers run in children */
     struct test_child child;
 };
 
@@ -53,6 +59,7 @@ struct deaths {
     struct deaths_member members[DEATHS_MEMBERS_MAX];
     size_t member_count;
     size_t died; /* workers */
+    size_t fell; /* of these, such as lost their zygote and ended with an error */
     int journal;
     int64_t journal_offset;
     struct deaths_task tasks[DEATHS_TASKS_MAX];

@@ -18,6 +18,7 @@
 #define TURNED_LEASE_MS INT64_C(3600000)
 #define GOOD_MS 10
 #define SECOND_MS 1000
+#define NAP_MS 200
 
 static const char *host_name = "host";
 static char broken_path[MORTAL_PATH_SIZE];
@@ -59,6 +60,48 @@ static quern_outcome run_fatal(quern_run *run, const quern_task *task, void *use
 {
     fault_write(*(const int *)user, FAULT_START, run, fault_number(task));
     (void)kill(getpid(), SIGKILL);
+    return QUERN_DONE;
+}
+
+static quern_outcome run_nap(quern_run *run, const quern_task *task, void *user)
+{
+    return rest(run, task, *(const int *)user, NAP_MS);
+}
+
+/* As /proc has it. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64];
+    char text[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TEST_REQUIRE(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
+    (void)close(fd);
+    const char *behind_name = strrchr(text, ')');
+    TEST_REQUIRE(behind_name != NULL && strlen(behind_name) > 4);
+    return (pid_t)strtol(behind_name + 4, NULL, 10); /* ") S 123" */
+}
+
+/* It rests until its own end, which is said to come from that of the others. */
+static quern_outcome run_killer(quern_run *run, const quern_task *task, void *user)
+{
+    pid_t guard = getppid();
+    pid_t zygote = parent_of(guard);
+    pid_t worker = parent_of(zygote);
+    bool all = strcmp(task->type, "despot") == 0;
+    if (strcmp(task->type, "orphan") != 0) { /* it dies while its worker lives */
+        fault_write(*(const int *)user, FAULT_START, run, fault_number(task));
+    }
+    if (all || strcmp(task->type, "heir") == 0) {
+        (void)kill(zygote, SIGKILL);
+    }
+    if (all || strcmp(task->type, "usurper") == 0) {
+        (void)kill(worker, SIGKILL);
+    }
+    if (all || strcmp(task->type, "orphan") == 0) {
+        (void)kill(guard, SIGKILL);
+    }
+    (void)pause();
     return QUERN_DONE;
 }
 
@@ -134,6 +177,12 @@ static quern_mux *make_mux(int *journal)
     TEST_REQUIRE(quern_mux_handle(mux, "second", run_second, journal, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "fatal", run_fatal, journal, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "deploy", run_deploy, journal, NULL, &err) == QUERN_OK);
+    static const char *const killers[] = {"orphan", "heir", "usurper", "despot"};
+    for (size_t i = 0; i < TEST_COUNT(killers); i++) {
+        TEST_REQUIRE(quern_mux_handle(mux, killers[i], run_killer, journal, NULL, &err) ==
+                     QUERN_OK);
+    }
+    TEST_REQUIRE(quern_mux_handle(mux, "nap", run_nap, journal, NULL, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_use(mux, note_command, journal, &err) == QUERN_OK);
     for (size_t i = 0; i < TEST_COUNT(commands); i++) {
         TEST_REQUIRE(quern_mux_exec(mux, commands[i].type, commands[i].text, NULL, &err) ==
@@ -142,12 +191,32 @@ static quern_mux *make_mux(int *journal)
     return mux;
 }
 
-/* argv: URL, journal, host, queues, concurrency, clock or "-". */
+struct journal {
+    const char *path;
+    int fd;
+};
+
+/* A child has no descriptor of its parents. */
+static void open_in_child(void *user)
+{
+    struct journal *journal = user;
+    journal->fd = fault_journal_open(journal->path);
+}
+
+static quern_zygote *start_zygote(quern_mux *mux, struct journal *journal)
+{
+    const quern_zygote_options options = {.on_child_start = open_in_child, .user = journal};
+    quern_zygote *zygote = NULL;
+    fault_write_for(getpid());
+    TEST_REQUIRE(quern_zygote_start(mux, &options, &zygote, NULL) == QUERN_OK);
+    return zygote;
+}
+
+/* argv: URL, journal, host, queues, concurrency, clock or "-", "prefork" or "threads". */
 int deaths_worker(int argc, char **argv)
 {
-    TEST_REQUIRE(argc == 6);
-    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
-    TEST_REQUIRE(journal >= 0);
+    TEST_REQUIRE(argc == 7);
+    struct journal journal = {.path = argv[1], .fd = fault_journal_open(argv[1])};
     host_name = argv[2];
     mortal_path_of_broken(argv[1], host_name, broken_path);
     set_environment(argv[1]);
@@ -164,9 +233,14 @@ int deaths_worker(int argc, char **argv)
         options.clock = mortal_map_clock(argv[5], 0);
         options.lease_ms = TURNED_LEASE_MS;
     }
-    quern_mux *mux = make_mux(&journal);
+    quern_mux *mux = make_mux(&journal.fd);
+    if (strcmp(argv[6], "prefork") == 0) {
+        options.zygote = start_zygote(mux, &journal);
+        options.pool = QUERN_POOL_PREFORK;
+    }
     int code = fault_serve(argv[0], mux, &options);
+    quern_zygote_free(options.zygote);
     quern_mux_free(mux);
-    (void)close(journal);
-    return code;
+    (void)close(journal.fd);
+    return code == 0 ? 0 : MORTAL_FAILED;
 }

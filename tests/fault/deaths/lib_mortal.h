@@ -6,6 +6,7 @@
 struct quern_clock;
 
 #define MORTAL_PATH_SIZE 320
+#define MORTAL_FAILED 4 /* exit code: the worker ended with an error. 1 is that of ASan */
 
 /* A file beside the journal: if it exists, that host is broken. */
 void mortal_path_of_broken(const char *journal, const char *host, char out[MORTAL_PATH_SIZE]);

@@ -74,14 +74,16 @@ static quern_outcome look(quern_run *run, const quern_task *task, void *user)
 {
     struct rig *rig = user;
     char text[1024];
+    /* Children that start late, beside load, leave it to be given back first. */
+    bool is_first =
+        quern_run_cause(run) == QUERN_CAUSE_NONE || quern_run_cause(run) == QUERN_CAUSE_GIVEN_BACK;
     (void)snprintf(text, sizeof text, "%s|%s|%s|%.*s|%zu|%s=%s|%s|%lld|%lld|%d|%d|%lld|%lld|%d|%s",
                    task->id, task->queue, task->type, (int)task->payload_size,
                    (const char *)task->payload, task->header_count, task->headers[0].name,
                    task->headers[0].value, task->limit_key, (long long)task->retry_max,
-                   (long long)task->retention_ms, quern_run_fence(run) > 0,
-                   (int)quern_run_cause(run), (long long)quern_run_retry_count(run),
-                   (long long)quern_run_crash_count(run), quern_run_deadline_at_ms(run) > 0,
-                   quern_run_queue(run));
+                   (long long)task->retention_ms, quern_run_fence(run) > 0, is_first ? 0 : 1,
+                   (long long)quern_run_retry_count(run), (long long)quern_run_crash_count(run),
+                   quern_run_deadline_at_ms(run) > 0, quern_run_queue(run));
     pthread_mutex_lock(&rig->mutex);
     (void)snprintf(rig->seen, sizeof rig->seen, "%s", text);
     pthread_mutex_unlock(&rig->mutex);

@@ -96,6 +96,7 @@ void qn_ending_finish(struct qn_prefork_child *child)
     const struct qn_prefork_death death = {
         .status = child->status,
         .by_us = child->by_us,
+        .with_zygote = child->with_zygote,
         .out_of_memory =
             killed && qn_oom_count(prefork->options.limits.cgroup_fd) > child->oom_count,
         .over_cpu = is_over_cpu(child),
@@ -104,13 +105,14 @@ void qn_ending_finish(struct qn_prefork_child *child)
         .backtrace = backtrace,
         .stderr_text = stderr_text == NULL ? none : stderr_text};
     describe(child, QN_ROOM_OF(detail));
-    bool not_ready =
-        !child->is_ready && !prefork->stopping && (child->status != 0 || child->hostile != NULL);
+    bool expected = at_rest || prefork->stopping || child->with_zygote;
+    bool not_ready = !child->is_ready && !prefork->stopping && !child->with_zygote &&
+                     (child->status != 0 || child->hostile != NULL);
     if (not_ready) {
         qn_ending_failed(prefork, child->pid, detail);
     } else {
-        qn_ending_log(prefork, at_rest || prefork->stopping ? QUERN_LOG_DEBUG : QUERN_LOG_WARN,
-                      "a child ended", child->pid, detail);
+        qn_ending_log(prefork, expected ? QUERN_LOG_DEBUG : QUERN_LOG_WARN, "a child ended",
+                      child->pid, detail);
     }
     call_died(child, started, &death);
     qn_free(stderr_text);

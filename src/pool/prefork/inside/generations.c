@@ -85,6 +85,7 @@ static void lose_children(struct qn_prefork *prefork, const struct qn_generation
             continue;
         }
         qn_children_kill(child, NULL);
+        child->with_zygote = true;
         qn_receive_rest(child);
         child->status = SIGKILL;
         qn_ending_finish(child);

@@ -66,6 +66,7 @@ struct qn_prefork_child {
     bool has_run;    /* an item was started in it */
     bool lied;       /* it sent a result of an item that it had not started */
     bool by_us;
+    bool with_zygote;       /* its zygote has ended */
     bool is_ended;          /* its process: status and usage are known */
     bool was_late;          /* it did not end when it should */
     const char *hostile;    /* a constant text */
