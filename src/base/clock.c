@@ -87,6 +87,15 @@ int64_t qn_clock_mono_ns(void)
     return read_ns(CLOCK_MONOTONIC);
 }
 
+int64_t qn_clock_cpu_ms(pid_t pid)
+{
+    clockid_t id;
+    struct timespec used;
+    return clock_getcpuclockid(pid, &id) == 0 && clock_gettime(id, &used) == 0
+               ? (int64_t)used.tv_sec * 1000 + used.tv_nsec / QN_NS_PER_MS
+               : -1;
+}
+
 quern_status quern_clock_new(int64_t at_ms, quern_clock **ret_clock, quern_error *err)
 {
     if (ret_clock == NULL) {

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define QN_NS_PER_MS INT64_C(1000000)
 
@@ -31,5 +32,7 @@ int64_t qn_clock_until_wall_ns(const struct quern_clock *clock, int64_t at_ms);
 int64_t qn_clock_wall_in_us(const struct quern_clock *clock, int64_t us);
 /* Real time for measuring durations, never turned: CLOCK_MONOTONIC in ns. */
 int64_t qn_clock_mono_ns(void);
+/* What a process has used of the CPU, in ms; -1: it is gone. */
+int64_t qn_clock_cpu_ms(pid_t pid);
 
 #endif

@@ -65,6 +65,7 @@ quern_status qn_groups_start(struct quern_worker *worker, quern_error *err)
         .worker_id = worker->id,
         .lease_ms = worker->options.lease_ms,
         .ignores_rests = worker->options.until_idle,
+        .launcher = worker->launcher,
         .log = &worker->log,
         .may_take = may_take,
         .on_answer = note_answer,

@@ -65,8 +65,9 @@ struct quern_worker {
     bool only_aggregates; /* it leases no tasks */
     bool is_mixed;        /* prefork, with commands: these are run by threads beside the children */
 
-    struct qn_pool *pool;       /* from run on; NULL when it was stopped */
-    struct qn_prefork *prefork; /* the same; NULL: handlers run in threads */
+    struct qn_pool *pool;         /* from run on; NULL when it was stopped */
+    struct qn_prefork *prefork;   /* the same; NULL: handlers run in threads */
+    struct qn_launcher *launcher; /* from run on; NULL: commands are forks of this process */
     struct qn_log log;
     struct qn_backoff_group backoffs;
     _Atomic int stops; /* calls of quern_worker_stop */
@@ -85,7 +86,7 @@ struct quern_worker {
     struct qn_run_table run_table;
     quern_worker_stats stats;
     quern_error lost;          /* why it has to end; code QUERN_OK: it has not */
-    quern_error children_gone; /* the same: the pool of children has ended */
+    quern_error children_gone; /* the same: its zygote has ended */
     bool fallen;               /* its zygote died: it ends as if it had been killed */
     struct qn_random random;   /* for retry delays */
     struct qn_shortage shortage;

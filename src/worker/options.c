@@ -72,10 +72,8 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "pool is %d, not threads or prefork",
                             (int)options->pool);
     }
-    if ((options->pool == QUERN_POOL_PREFORK) != (options->zygote != NULL)) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            options->zygote == NULL ? "the prefork pool needs a zygote"
-                                                    : "zygote: only for the prefork pool");
+    if (options->pool == QUERN_POOL_PREFORK && options->zygote == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "the prefork pool needs a zygote");
     }
     if (options->pool == QUERN_POOL_THREADS &&
         (options->child_runs_max != 0 || options->child_rss_max != 0)) {

@@ -16,6 +16,7 @@
 #include "base/memory/alloc.h"
 #include "pool/thread.h"
 #include "worker/begin.h"
+#include "worker/commands.h"
 #include "worker/control.h"
 #include "worker/fetch/listener.h"
 #include "worker/fetch/second_pump.h"
@@ -272,6 +273,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
         goto deregister;
     }
     status = qn_remote_start(worker, err);
+    status = status == QUERN_OK ? qn_commands_start(worker, err) : status;
     if (status != QUERN_OK) {
         (void)qn_pool_stop(pool, INT64_MAX); /* it has no thread yet */
         goto deregister;
@@ -288,6 +290,9 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     status = run_threads(worker, err);
     bool groups_ended = qn_groups_join(worker, THREADS_END_MS);
     bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
+    if (ended) {
+        qn_commands_end(worker);
+    }
     quern_error lost;
     if (status == QUERN_OK && qn_data_loss_found(worker, &lost)) {
         status = qn_error_set(err, lost.code, "%s", lost.text);
@@ -362,6 +367,7 @@ void quern_worker_free(quern_worker *worker)
         !end_pool(worker, LAST_WAIT_MS)) {
         return; /* leaked on purpose: its threads are not ours, or still use it */
     }
+    qn_commands_end(worker);
     drop_runs(worker);
     qn_run_table_free_types(&worker->run_table);
     dismantle(worker);

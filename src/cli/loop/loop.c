@@ -30,6 +30,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
 #include "cli/loop/loop_answer.h"
+#include "cli/loop/loop_limits.h"
 #include "cli/loop/loop_task.h"
 #include "cli/memory.h"
 #include "pool/exec/loop_process.h"
@@ -61,6 +62,8 @@ struct attempt {
     struct loop *loop;
     quern_run *run;
     const quern_task *task;
+    struct qn_loop_limits limits;
+    struct qn_loop_flood flood;
     struct qn_loop_process *process; /* NULL: none yet */
     struct qn_loop_wait wait;
     char note[192]; /* why we killed it; "": we did not */
@@ -80,20 +83,29 @@ static quern_outcome fail_by_end(struct attempt *attempt, const char *before)
     struct qn_loop_process *process = attempt->process;
     bool is_ours = process->killed_by_us;
     qn_loop_process_kill(process);
-    bool is_crash = !is_ours && WIFSIGNALED(process->status);
+    if (process->spawned.end.is_lost) {
+        attempt->run->orphaned = true;
+        qn_loop_process_free(process);
+        attempt->process = NULL;
+        return quern_run_fail(attempt->run, QUERN_RETRY, "the zygote of its command has ended");
+    }
+    bool over_cpu = qn_loop_limits_over_cpu(&attempt->limits, process->spawned.end.status);
+    bool is_crash = !is_ours && !over_cpu && WIFSIGNALED(process->spawned.end.status);
     const struct qn_death_facts facts = {
-        .status = process->status,
+        .status = process->spawned.end.status,
+        .out_of_memory = process->spawned.end.out_of_memory,
+        .over_cpu = over_cpu,
         .note = attempt->note[0] != '\0' ? attempt->note : NULL,
-        .usage = is_crash ? &process->usage : NULL,
+        .usage = is_crash ? &process->spawned.end.usage : NULL,
         .stderr_text = {process->stderr_text.text.data, process->stderr_text.text.size},
         .stderr_cut = process->stderr_text.is_cut,
     };
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     (void)qn_death_text(&facts, text, sizeof text);
     attempt->run->crashed = is_crash;
-    if (!is_ours && WIFEXITED(process->status)) {
+    if (!is_ours && WIFEXITED(process->spawned.end.status)) {
         char name[32];
-        (void)snprintf(name, sizeof name, "exit/%d", WEXITSTATUS(process->status));
+        (void)snprintf(name, sizeof name, "exit/%d", WEXITSTATUS(process->spawned.end.status));
         quern_run_set_error_class(attempt->run, name);
     }
     qn_loop_process_free(process);
@@ -276,7 +288,9 @@ static bool take_process(struct attempt *attempt, quern_outcome *ret_outcome)
     const struct qn_loop_process_spec spec = {
         .request = {.command = loop->command,
                     .environment = environment,
-                    .limits = {.no_new_privs = loop->options.no_new_privs}},
+                    .limits = {.address_space_bytes = attempt->limits.memory_at_start,
+                               .no_new_privs = loop->options.no_new_privs},
+                    .launcher = attempt->run->launcher},
         .line_size_max = LINE_SIZE_MAX,
         .stderr_size_max = STDERR_SIZE_MAX,
     };
@@ -368,15 +382,6 @@ static bool take_line(struct attempt *attempt, struct qn_bytes line, struct qn_p
     return has_ended;
 }
 
-/* What the task says comes first, then the option of its pattern. */
-static int64_t kill_after_ms(const quern_run *run)
-{
-    int64_t task_ms = run->leased->task.kill_after_ms;
-    int64_t entry_ms = run->entry != NULL ? run->entry->options.kill_after_ms : 0;
-    int64_t own_ms = task_ms > 0 ? task_ms : entry_ms;
-    return own_ms > 0 ? own_ms : KILL_AFTER_MS;
-}
-
 static quern_outcome converse(struct attempt *attempt)
 {
     struct qn_progress progress = {0};
@@ -388,12 +393,13 @@ static quern_outcome converse(struct attempt *attempt)
             if (take_line(attempt, line, &progress, &outcome)) {
                 return outcome;
             }
+            qn_loop_flood_slow_down(&attempt->flood, attempt->wait.cancel_fd);
         } else if (event == QN_LOOP_CANCELLED) {
             qn_loop_process_signal(attempt->process, SIGTERM);
             attempt->wait.cancel_fd = -1;
             attempt->wait.abandoned = &attempt->run->abandoned;
             attempt->wait.until_mono_ns =
-                qn_clock_mono_ns() + kill_after_ms(attempt->run) * QN_NS_PER_MS;
+                qn_clock_mono_ns() + attempt->limits.kill_after_ms * QN_NS_PER_MS;
         } else {
             return fail_by_event(attempt, "", event);
         }
@@ -406,6 +412,7 @@ static quern_outcome run_loop(quern_run *run, const quern_task *task, void *user
         .loop = user,
         .run = run,
         .task = task,
+        .limits = qn_loop_limits_of(run, KILL_AFTER_MS),
         .wait = {.cancel_fd = quern_run_cancel_fd(run), .until_mono_ns = INT64_MAX}};
     quern_outcome outcome = QUERN_RETRY;
     if (attempt.wait.cancel_fd < 0) {
@@ -416,6 +423,7 @@ static quern_outcome run_loop(quern_run *run, const quern_task *task, void *user
     if (!take_process(&attempt, &outcome)) {
         return outcome;
     }
+    qn_loop_process_limit(attempt.process, attempt.limits.cpu_ms, attempt.limits.memory_max);
     size_t size;
     char *text = qn_loop_task_line(run, task, &size);
     quern_error err;

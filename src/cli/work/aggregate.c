@@ -79,6 +79,7 @@ static quern_outcome fail_by_end(quern_aggregation *aggregation, const struct qn
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     const struct qn_death_facts facts = {
         .status = end->status,
+        .out_of_memory = end->out_of_memory,
         .usage = end->exited || end->cancelled ? NULL : &end->usage,
         .stderr_text = {end->stderr_text.data, end->stderr_text.size},
         .stderr_cut = end->stderr_cut,
@@ -128,6 +129,7 @@ static quern_outcome run_with_input(quern_aggregation *aggregation, const struct
         .stdout_size_max = QN_PAYLOAD_SIZE_MAX,
         .stderr_size_max = STDERR_SIZE_MAX,
         .kill_after_ms = KILL_AFTER_MS,
+        .launcher = aggregation->launcher,
         .cancel_fd = cancel_fd,
         .abandoned = &aggregation->abandoned,
     };

@@ -8,10 +8,11 @@
 #include <inttypes.h>
 #include <sys/resource.h>
 
-/* A command: four pipes, its process, its cancellation; while it is started four more. The worker
- * itself: files or connections of its broker, and the descriptors that its threads wait at. */
-#define FDS_PER_COMMAND 6
-#define FDS_WHILE_STARTED 4
+/* A command: four pipes, its process, its end, its cancellation; while it is started five more. The
+ * worker itself: files or connections of its broker, and the descriptors that its threads wait at.
+ */
+#define FDS_PER_COMMAND 7
+#define FDS_WHILE_STARTED 5
 #define FDS_OF_WORKER 40
 
 void qn_work_descriptors_warn(const struct qn_cli *cli, uint32_t concurrency)

@@ -46,7 +46,7 @@ void qn_work_handlers_reload(quern_worker *worker, void *user)
     struct qn_work *work = user;
     quern_error err;
     quern_zygote *zygote = NULL;
-    if (work->zygote == NULL) {
+    if (work->handlers.path == NULL) {
         qn_work_log_message(QUERN_LOG_INFO,
                             "nothing to reload; restart the worker to change its options",
                             &work->log);

@@ -25,6 +25,7 @@
 #include "cli/work/signal.h"
 #include "cli/work/start.h"
 #include "cli/work/work.h"
+#include "worker/prefork/nursery.h"
 #include "worker/run/mux.h"
 
 enum option {
@@ -302,7 +303,7 @@ static quern_worker_options worker_options(struct qn_work *work)
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .no_wait = work->no_wait,
-        .pool = work->zygote != NULL ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS,
+        .pool = work->handlers.path != NULL ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS,
         .zygote = work->zygote,
         .on_log = on_log,
         .on_run = on_run,
@@ -340,16 +341,36 @@ static int run_worker(struct qn_work *work, const char *url)
     return exit_code;
 }
 
-static int open_and_run(struct qn_work *work)
+/* Before there are threads: only then a zygote can be forked. Children with handlers come from
+ * another one, which is replaced when they are reloaded. */
+static int start_zygote(struct qn_work *work)
 {
-    const char *url = NULL;
+    const struct qn_args *args = &work->cli->args;
+    bool has_commands = qn_args_given(args, OPTION_EXEC) || qn_args_given(args, OPTION_EXEC_LOOP) ||
+                        qn_args_given(args, OPTION_AGGREGATE);
+    quern_error err;
+    quern_status status = QUERN_OK;
+    if (work->handlers.path == NULL) {
+        status = quern_zygote_start(work->mux, NULL, &work->zygote, &err);
+    } else if (has_commands) {
+        status = qn_nursery_add_commands(work->zygote, &err);
+    }
+    return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(work->cli, &err);
+}
+
+static int prepare(struct qn_work *work)
+{
     int exit_code = qn_work_queues_read(work, OPTION_QUEUE);
     if (exit_code == QN_EXIT_OK) {
         exit_code = make_mux(work);
     }
-    if (exit_code == QN_EXIT_OK) {
-        exit_code = qn_cli_broker_url(work->cli, true, &url);
-    }
+    return exit_code == QN_EXIT_OK ? start_zygote(work) : exit_code;
+}
+
+static int open_and_run(struct qn_work *work)
+{
+    const char *url = NULL;
+    int exit_code = qn_cli_broker_url(work->cli, true, &url);
     if (exit_code == QN_EXIT_OK) {
         exit_code = qn_work_queues_check(work, url);
     }
@@ -395,14 +416,17 @@ static int run_work(struct qn_cli *cli)
     int exit_code = QN_EXIT_OK;
     bool reloads =
         on_hup != NULL ? strcmp(on_hup, "reload") == 0 : qn_args_given(args, OPTION_HANDLERS);
-    if (reloads) {
-        qn_work_signal_reload_on_hup(qn_work_handlers_reload, work);
-    }
     if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
     } else if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
         exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else {
+        exit_code = prepare(work);
+    }
+    if (exit_code == QN_EXIT_OK && reloads) {
+        qn_work_signal_reload_on_hup(qn_work_handlers_reload, work);
+    }
+    if (exit_code == QN_EXIT_OK) {
         qn_work_signal_end_early(cli);
         exit_code = open_and_run(work);
     }

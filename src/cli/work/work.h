@@ -24,7 +24,7 @@ struct qn_work {
     bool no_wait;
     bool aggregates;
     struct qn_handlers_zygote_start handlers; /* its path is NULL: commands only */
-    quern_zygote *zygote;                     /* owned; NULL: there is none */
+    quern_zygote *zygote;                     /* owned; forks children, and all commands */
     quern_mux *mux;                           /* owned; NULL: that of the zygote */
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */

@@ -6,7 +6,7 @@
  * cannot cause a deadlock. Relies on spawn.c for a child that is a process group of its own.
  *
  * Happy path: input written and closed, both outputs read to their end, the process ended.
- * Cancelled: SIGTERM to the group, through its guard; after kill_after_ms SIGKILL, or as soon as
+ * Cancelled: SIGTERM to the group; after kill_after_ms SIGKILL, or as soon as
  * the run is abandoned, because its task may belong to another run by then. When the process has
  * ended, the rest of its group is killed before it is reaped (so no other group can have its
  * number). Pipes that daemons with a session of their own still hold are left after LINGER_MS, that
@@ -32,7 +32,7 @@
 #include "pool/exec/spawn.h"
 #include "pool/exec/stderr_tail.h"
 
-enum { READ_SIZE = 16384, LINGER_MS = 1000, EXIT_LOST = 255, ABANDONED_LOOK_MS = 20 };
+enum { READ_SIZE = 16384, LINGER_MS = 1000, ABANDONED_LOOK_MS = 20 };
 enum { SIGNALLED_BY_SHELL = 128 };
 enum { PROGRESS_READS_MAX = 64, PROGRESS_MS = 100, PROGRESS_REST_MAX = 65536 };
 
@@ -42,7 +42,7 @@ struct watch {
     const struct qn_child_spec *spec;
     struct qn_child_end *end;
     struct pollfd fds[FD_COUNT]; /* fd -1: not watched any more */
-    pid_t pid;
+    struct qn_spawned *child;
     size_t input_sent;
     struct qn_stderr_tail
         stderr_tail;       /* as much as the spec says, or as the report of spawn.h needs */
@@ -117,7 +117,7 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    (void)kill(watch->pid, SIGTERM); /* its guard passes it on; not reaped yet, so it is ours */
+    qn_spawned_signal(watch->child, SIGTERM);
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * QN_NS_PER_MS;
 }
 
@@ -135,10 +135,14 @@ static bool is_over_cpu(const struct watch *watch)
            (number == SIGKILL && !end->cancelled && cpu_s >= (int64_t)watch->spec->limits.cpu_s);
 }
 
-static void note_end(struct watch *watch, int status)
+static void note_end(struct watch *watch)
 {
     struct qn_child_end *end = watch->end;
+    int status = watch->child->end.status;
     end->status = status;
+    end->usage = watch->child->end.usage;
+    end->out_of_memory = watch->child->end.out_of_memory;
+    end->is_lost = watch->child->end.is_lost;
     end->exited = WIFEXITED(status);
     end->code = end->exited ? WEXITSTATUS(status) : 0;
     end->signal = end->exited ? 0 : WTERMSIG(status);
@@ -148,18 +152,12 @@ static void note_end(struct watch *watch, int status)
 static void reap(struct watch *watch)
 {
     watch->ended = true;
-    close_watched(watch, PROCESS);
+    watch->fds[PROCESS].fd = -1; /* closed by this: */
+    qn_spawned_reap(watch->child);
     close_watched(watch, IN);
     watch->fds[CANCEL].fd = -1;
-    (void)kill(-watch->pid, SIGKILL); /* the rest of its group */
     watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * QN_NS_PER_MS;
-    int status = 0;
-    pid_t got;
-    do {
-        got = wait4(watch->pid, &status, 0, &watch->end->usage);
-    } while (got < 0 && errno == EINTR);
-    /* A program that ignores SIGCHLD has thrown the exit code away. */
-    note_end(watch, got < 0 ? EXIT_LOST << 8 : status);
+    note_end(watch);
 }
 
 /* Reads progress or lets it wait. Returns the moment until which it waits; INT64_MAX: it does
@@ -217,8 +215,7 @@ static bool handle_alarm(struct watch *watch)
         return true;
     }
     watch->alarm_mono_ns = INT64_MAX;
-    (void)kill(-watch->pid, SIGKILL);
-    (void)kill(watch->pid, SIGKILL); /* a shell that left the group dies with its guard */
+    qn_spawned_signal(watch->child, SIGKILL);
     return false;
 }
 
@@ -265,6 +262,7 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
         .environment = spec->environment,
         .with_progress = spec->on_progress != NULL,
         .limits = spec->limits,
+        .launcher = spec->launcher,
     };
     quern_status status = qn_spawn(&request, &child, err);
     if (status != QUERN_OK) {
@@ -280,8 +278,8 @@ quern_status qn_child_run(const struct qn_child_spec *spec, struct qn_child_end 
                 [ERR] = {.fd = child.stderr_fd, .events = POLLIN},
                 [PROGRESS] = {.fd = child.progress_fd, .events = POLLIN},
                 [CANCEL] = {.fd = spec->cancel_fd, .events = POLLIN},
-                [PROCESS] = {.fd = child.pid_fd, .events = POLLIN}},
-        .pid = child.pid,
+                [PROCESS] = {.fd = child.end_fd, .events = POLLIN}},
+        .child = &child,
         .alarm_mono_ns = INT64_MAX,
     };
     qn_stderr_tail_init(&watch.stderr_tail, spec->stderr_size_max > QN_SPAWN_REPORT_SIZE

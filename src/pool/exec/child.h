@@ -17,6 +17,8 @@
 #include "pool/exec/limits.h"
 #include "quern/status.h"
 
+struct qn_launcher;
+
 struct qn_child_spec {
     const char *command;            /* for /bin/sh -c */
     const char *const *environment; /* as in spawn.h; NULL: ours */
@@ -26,7 +28,8 @@ struct qn_child_spec {
     size_t stderr_size_max; /* the last bytes are kept */
     int64_t kill_after_ms;  /* from TERM to KILL */
     struct qn_exec_limits limits;
-    int cancel_fd; /* readable: cancel; -1: never */
+    struct qn_launcher *launcher; /* starts it; NULL: a fork of this process does */
+    int cancel_fd;                /* readable: cancel; -1: never */
     /* After a cancellation: true means that it is killed without waiting for kill_after_ms. NULL:
      * never. */
     const _Atomic bool *abandoned;
@@ -43,6 +46,8 @@ struct qn_child_end {
     int status;                /* the same as of waitpid */
     struct rusage usage;       /* of all its processes that it waited for */
     bool cancelled;            /* we sent the signal */
+    bool is_lost;              /* it ended with its zygote, before that said how */
+    bool out_of_memory;        /* the kernel killed it for want of memory */
     bool over_cpu;             /* its limit of CPU seconds was reached */
     uint64_t stdout_dropped;   /* bytes beyond stdout_size_max */
     bool stderr_cut;           /* only its end was kept */
@@ -52,7 +57,7 @@ struct qn_child_end {
 
 /* On failure the command did not run: QUERN_E_NOMEM; QUERN_E_FULL (no process, descriptor or memory
  * of the kernel); QUERN_E_INVALID (the command and its environment are too large for the
- * system). */
+ * system); QUERN_E_CLOSED (the zygote has ended). */
 QUERN_NODISCARD quern_status qn_child_run(const struct qn_child_spec *spec,
                                           struct qn_child_end *ret_end, quern_error *err);
 void qn_child_end_finish(struct qn_child_end *end);

@@ -21,8 +21,9 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/exec/sigpipe.h"
+#include "pool/exec/tree_limits.h"
 
-enum { READ_SIZE = 16384, EXIT_LOST = 255, LOOK_MS = 20, REST_MAX = 1 << 20 };
+enum { READ_SIZE = 16384, LOOK_MS = 20, REST_MAX = 1 << 20 };
 enum { IN, OUT, ERR, CANCEL, PROCESS, FD_COUNT };
 
 static void close_fd(int *fd)
@@ -67,6 +68,15 @@ quern_status qn_loop_process_send(struct qn_loop_process *process, struct qn_byt
         return qn_error_nomem(err);
     }
     return QUERN_OK;
+}
+
+void qn_loop_process_limit(struct qn_loop_process *process, int64_t cpu_ms, uint64_t memory_max)
+{
+    bool is_limited = cpu_ms > 0 || memory_max > 0;
+    if ((is_limited || process->is_limited) && !process->has_ended) {
+        qn_tree_limits_set(qn_spawned_pid(&process->spawned), cpu_ms, memory_max);
+    }
+    process->is_limited = is_limited;
 }
 
 /* A process that closed its stdin does not need the rest. */
@@ -169,15 +179,8 @@ static void read_rest(struct qn_loop_process *process)
 
 static void reap(struct qn_loop_process *process)
 {
-    (void)kill(-process->spawned.pid, SIGKILL); /* the rest of its group */
-    int status = 0;
-    pid_t got;
-    do {
-        got = wait4(process->spawned.pid, &status, 0, &process->usage);
-    } while (got < 0 && errno == EINTR);
-    process->status = got < 0 ? EXIT_LOST << 8 : status;
+    qn_spawned_reap(&process->spawned);
     process->has_ended = true;
-    close_fd(&process->spawned.pid_fd);
     close_fd(&process->spawned.stdin_fd);
     read_rest(process);
     qn_loop_process_read_stderr(process);
@@ -216,7 +219,7 @@ static enum qn_loop_event poll_once(struct qn_loop_process *process,
         [OUT] = {.fd = process->spawned.stdout_fd, .events = POLLIN},
         [ERR] = {.fd = process->spawned.stderr_fd, .events = POLLIN},
         [CANCEL] = {.fd = wait->cancel_fd, .events = POLLIN},
-        [PROCESS] = {.fd = process->spawned.pid_fd, .events = POLLIN},
+        [PROCESS] = {.fd = process->spawned.end_fd, .events = POLLIN},
     };
     if (poll(fds, FD_COUNT, timeout_ms(wait)) < 0) {
         return QN_LOOP_LINE; /* interrupted, or out of kernel memory: again */
@@ -268,7 +271,7 @@ enum qn_loop_event qn_loop_process_next(struct qn_loop_process *process,
 bool qn_loop_process_is_quiet(struct qn_loop_process *process)
 {
     struct pollfd fds[] = {{.fd = process->spawned.stdout_fd, .events = POLLIN},
-                           {.fd = process->spawned.pid_fd, .events = POLLIN}};
+                           {.fd = process->spawned.end_fd, .events = POLLIN}};
     return !process->has_ended && process->output_read == process->output.size &&
            process->input_sent == process->input.size && process->spawned.stdin_fd >= 0 &&
            process->spawned.stdout_fd >= 0 && poll(fds, 2, 0) == 0;
@@ -302,10 +305,7 @@ void qn_loop_process_signal(struct qn_loop_process *process, int number)
         return;
     }
     process->killed_by_us = true;
-    if (number == SIGKILL) {
-        (void)kill(-process->spawned.pid, SIGKILL);
-    }
-    (void)kill(process->spawned.pid, number); /* its guard passes a SIGTERM on */
+    qn_spawned_signal(&process->spawned, number);
 }
 
 quern_status qn_loop_process_refusal(const struct qn_loop_process *process, quern_error *err)

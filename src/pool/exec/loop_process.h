@@ -6,8 +6,6 @@
 #ifndef QN_POOL_EXEC_LOOP_PROCESS_H
 #define QN_POOL_EXEC_LOOP_PROCESS_H
 
-#include <sys/resource.h>
-
 #include "base/memory/list.h"
 #include "base/memory/view.h"
 #include "pool/exec/spawn.h"
@@ -15,14 +13,11 @@
 
 struct qn_loop_process {
     struct qn_list node; /* the owner's */
-    /* After QN_LOOP_ENDED: */
-    int status; /* as of waitpid */
-    struct rusage usage;
     bool killed_by_us;
     /* Since qn_loop_process_send. */
     struct qn_stderr_tail stderr_text;
+    struct qn_spawned spawned; /* its `end` after QN_LOOP_ENDED */
     /* The rest is its own. */
-    struct qn_spawned spawned;
     struct qn_buf input; /* what was not written yet */
     size_t input_sent;
     struct qn_buf output;
@@ -32,6 +27,7 @@ struct qn_loop_process {
     bool has_ended;
     uint64_t run_count;    /* the owner's */
     int64_t alarm_mono_ns; /* the owner's */
+    bool is_limited;       /* the last limits that were set are some */
 };
 
 struct qn_loop_process_spec {
@@ -63,6 +59,8 @@ QUERN_NODISCARD quern_status qn_loop_process_start(const struct qn_loop_process_
  * stderr is empty again. QUERN_E_NOMEM: nothing is sent. */
 QUERN_NODISCARD quern_status qn_loop_process_send(struct qn_loop_process *process,
                                                   struct qn_bytes bytes, quern_error *err);
+/* Limits of what it does from now on, as of qn_tree_limits_set. */
+void qn_loop_process_limit(struct qn_loop_process *process, int64_t cpu_ms, uint64_t memory_max);
 enum qn_loop_event qn_loop_process_next(struct qn_loop_process *process,
                                         const struct qn_loop_wait *wait, struct qn_bytes *ret_line);
 /* It lives, has written nothing that was not read, and was sent all. Does not wait. */

@@ -1,42 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* spawn.c - fork and exec of a shell command from a program with many threads.
+/* spawn.c - a shell command with its pipes and its environment, started by a zygote or by a fork.
  *
- * All allocations (the environment, the pipes) happen before the fork; between fork and exec there
- * are only async-signal-safe calls, because another thread may have held any lock at that moment.
- * Signals are blocked across the fork, so that no handler of the program can run in the child.
- *
- * Between us and the shell there is a guard, which leads the process group. A shell forks for its
- * commands, but the kernel sends the signal of our death only to the one process that requested it.
- * So the guard requests it, and kills the whole group when we die, even by kill -9. Otherwise it
- * only waits, and ends as the shell ended. It ignores signals to the group. A SIGTERM that we send
- * to the guard it passes on to the group, and to a shell that left the group: so no SIGTERM arrives
- * before there is a shell.
- *
- * A guard that gets no process for the shell reports that on stderr, behind a random mark that no
- * command can know. So does the child when the kernel has no memory for the shell, or its arguments
- * and environment are too large.
- *
- * The shell starts with default signal dispositions, an empty mask and no descriptor but 0, 1, 2
- * and, where progress is wanted, 3. If /bin/sh cannot be run it exits with 127, as a shell does for
- * a missing command. */
+ * With a launcher the zygote forks: see launcher.h. Without one this process does, although it has
+ * threads: see spawn_fork.c. The caller sees no difference but in how a command is refused: the
+ * zygote reports that, a fork of ours writes it to stderr behind a random mark. */
 #include "pool/exec/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <string.h>
-#include <sys/pidfd.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/random.h"
+#include "pool/exec/launcher.h"
+#include "pool/prefork/inside/oom.h"
 
-enum { PROGRESS_FILENO = 3, FIRST_FREE_FD, FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127 };
+enum { PROGRESS_FILENO = 3, FIRST_FREE_FD, KILLED_BY_SHELL = 128 + SIGKILL };
 
 struct ends {
     int child; /* becomes 0, 1, 2 or 3 */
@@ -134,241 +117,67 @@ static const char **merge_environment(const char *const *environment)
     return merged;
 }
 
-/* In the child: async-signal-safe calls only from here on. */
-static void close_from(int first, int fd_max)
+static quern_status start_by_fork(const struct qn_spawn_request *request, const char **environment,
+                                  const struct ends *ends, struct qn_spawned *spawned,
+                                  quern_error *err)
 {
-    if (close_range((unsigned)first, ~0U, 0) == 0) {
-        return;
+    struct qn_spawn_fork plan = {.command = request->command,
+                                 .environment = environment,
+                                 .fd_count = FIRST_FREE_FD,
+                                 .mark = spawned->mark,
+                                 .limits = request->limits};
+    for (int i = 0; i < FIRST_FREE_FD; i++) {
+        plan.fds[i] = ends[i].child;
     }
-    for (int fd = first; fd < fd_max; fd++) {
-        (void)close(fd);
-    }
+    plan.fd_count -= request->with_progress ? 0 : 1;
+    return qn_spawn_fork(&plan, &spawned->pid, &spawned->end_fd, err);
 }
 
-static void reset_signals(void)
+static quern_status start_by_zygote(const struct qn_spawn_request *request,
+                                    const char **environment, const struct ends *ends,
+                                    struct qn_spawned *spawned, quern_error *err)
 {
-    for (int number = 1; number < NSIG; number++) {
-        (void)signal(number, SIG_DFL); /* refused for KILL, STOP and the C library's own */
+    struct qn_zygote_command command = {
+        .command = request->command,
+        .environment = environment,
+        .limits = {.address_space_bytes = request->limits.address_space_bytes,
+                   .cpu_s = request->limits.cpu_s,
+                   .no_new_privs = request->limits.no_new_privs},
+    };
+    for (int i = 0; i < FIRST_FREE_FD; i++) {
+        command.fds[i] = ends[i].child;
     }
-    sigset_t none;
-    sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-/* Dies if `parent` is dead already: then the request came too late, and no signal would come. */
-static void die_with(pid_t parent, int number)
-{
-    if (prctl(PR_SET_PDEATHSIG, number) != 0 || getppid() != parent) {
-        _exit(EXIT_NOT_FOUND);
+    quern_status status = qn_launcher_start(request->launcher, &command, &spawned->launched, err);
+    if (status == QUERN_OK) {
+        spawned->end_fd = qn_launched_fd(spawned->launched);
     }
-}
-
-/* The data that parent and child share. */
-struct plan {
-    struct ends ends[FIRST_FREE_FD];
-    int end_count; /* how many of them the shell gets */
-    struct qn_spawn_mark mark;
-    struct qn_exec_limits limits;
-    int fd_max;
-    char *const *arguments;
-    char *const *environment;
-};
-
-/* `stderr_fd` may still be another descriptor than 2. */
-_Noreturn static void report_not_started(const struct plan *plan, int stderr_fd, int code)
-{
-    char text[sizeof plan->mark + sizeof code];
-    memcpy(text, &plan->mark, sizeof plan->mark);
-    memcpy(text + sizeof plan->mark, &code, sizeof code);
-    (void)!write(stderr_fd, text, sizeof text);
-    _exit(EXIT_NOT_FOUND);
-}
-
-/* Never above a limit that we have ourselves. */
-static bool lower_limit(__rlimit_resource_t which, uint64_t soft, uint64_t hard)
-{
-    struct rlimit limit;
-    if (getrlimit(which, &limit) != 0) {
-        return false;
-    }
-    limit.rlim_max = hard < limit.rlim_max ? hard : limit.rlim_max;
-    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
-    return setrlimit(which, &limit) == 0;
-}
-
-static bool set_limits(const struct qn_exec_limits *limits)
-{
-    uint64_t memory = limits->address_space_bytes;
-    uint64_t cpu_s = limits->cpu_s;
-    return (memory == 0 || lower_limit(RLIMIT_AS, memory, memory)) &&
-           (cpu_s == 0 || lower_limit(RLIMIT_CPU, cpu_s, cpu_s + 1)) &&
-           (!limits->no_new_privs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-}
-
-_Noreturn static void become_shell(const struct plan *plan, pid_t guard)
-{
-    die_with(guard, SIGKILL);
-    for (int i = 0; i < plan->end_count; i++) {
-        if (dup2(plan->ends[i].child, i) < 0) {
-            _exit(EXIT_NOT_FOUND);
-        }
-    }
-    close_from(plan->end_count, plan->fd_max);
-    reset_signals();
-    if (!set_limits(&plan->limits)) {
-        report_not_started(plan, STDERR_FILENO, errno);
-    }
-    (void)execve("/bin/sh", plan->arguments, plan->environment);
-    if (errno == E2BIG || errno == ENOMEM || errno == EAGAIN || errno == ENFILE) {
-        report_not_started(plan, STDERR_FILENO, errno);
-    }
-    _exit(EXIT_NOT_FOUND);
-}
-
-_Noreturn static void end_like(int code)
-{
-    if (WIFEXITED(code)) {
-        _exit(WEXITSTATUS(code));
-    }
-    (void)prctl(PR_SET_DUMPABLE, 0); /* one core is enough */
-    reset_signals();
-    (void)kill(getpid(), WTERMSIG(code));
-    _exit(EXIT_NOT_FOUND);
-}
-
-/* All signals are blocked, so that none is lost between two looks. */
-_Noreturn static void guard_shell(pid_t parent, pid_t shell)
-{
-    sigset_t all;
-    sigfillset(&all);
-    for (;;) {
-        siginfo_t info = {0};
-        int number = sigwaitinfo(&all, &info);
-        if (getppid() != parent) {
-            (void)kill(0, SIGKILL); /* the group, and with it ourselves */
-        }
-        if (number == SIGTERM && info.si_pid == parent) {
-            (void)kill(0, SIGTERM);
-            if (getpgid(shell) != getpgrp()) {
-                (void)kill(shell, SIGTERM);
-            }
-        }
-        int code = 0;
-        if (waitpid(shell, &code, WNOHANG) == shell) {
-            end_like(code);
-        }
-    }
-}
-
-/* Waits until the parent can watch us: else it would have to kill a command that has begun. */
-static void await_go(pid_t parent)
-{
-    sigset_t all;
-    siginfo_t info = {0};
-    sigfillset(&all);
-    int number = 0;
-    while (number != SIGUSR1 || info.si_pid != parent) {
-        number = sigwaitinfo(&all, &info);
-        if (getppid() != parent) {
-            _exit(EXIT_NOT_FOUND);
-        }
-    }
-}
-
-_Noreturn static void become_guard(const struct plan *plan, pid_t parent)
-{
-    (void)setpgid(0, 0);
-    die_with(parent, SIGHUP);
-    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would throw the exit code away */
-    await_go(parent);
-    pid_t guard = getpid();
-    pid_t shell = _Fork();
-    if (shell == 0) {
-        become_shell(plan, guard);
-    }
-    if (shell < 0) {
-        report_not_started(plan, plan->ends[STDERR_FILENO].child, errno);
-    }
-    close_from(0, plan->fd_max); /* the ends of the pipes are the shell's alone */
-    guard_shell(parent, shell);
-}
-
-/* execve does not change the strings of argv and envp, although its prototype allows that. */
-static pid_t fork_command(const struct plan *given, const char *command, const char **environment)
-{
-    union {
-        const char *borrowed[4];
-        char *given[4];
-    } arguments = {.borrowed = {"sh", "-c", command, NULL}};
-    union {
-        const char **borrowed;
-        char **given;
-    } variables = {.borrowed = environment};
-    long open_max = sysconf(_SC_OPEN_MAX);
-    struct plan plan = *given;
-    plan.fd_max = open_max > 0 && open_max < FD_SCAN_MAX ? (int)open_max : FD_SCAN_MAX;
-    plan.arguments = arguments.given;
-    plan.environment = variables.given;
-    pid_t parent = getpid();
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid_t pid = fork();
-    if (pid == 0) {
-        become_guard(&plan, parent);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pid > 0) {
-        (void)setpgid(pid, pid); /* so that the group exists for us at once */
-    }
-    return pid;
-}
-
-static quern_status start(const struct plan *plan, const char *command, const char **environment,
-                          struct qn_spawned *spawned, quern_error *err)
-{
-    spawned->pid = fork_command(plan, command, environment);
-    if (spawned->pid < 0) {
-        return qn_error_set(err, QUERN_E_FULL, "no process for a command: %s", strerror(errno));
-    }
-    spawned->pid_fd = pidfd_open(spawned->pid, 0); /* its number cannot be reused: not reaped yet */
-    if (spawned->pid_fd < 0) {
-        quern_status status =
-            qn_error_set(err, QUERN_E_FULL, "cannot watch a command: %s", strerror(errno));
-        (void)kill(-spawned->pid, SIGKILL);
-        (void)waitpid(spawned->pid, NULL, 0);
-        return status;
-    }
-    (void)kill(spawned->pid, SIGUSR1); /* go */
-    return QUERN_OK;
+    return status;
 }
 
 quern_status qn_spawn(const struct qn_spawn_request *request, struct qn_spawned *ret_spawned,
                       quern_error *err)
 {
-    struct plan plan = {.ends = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}},
-                        .end_count = request->with_progress ? PROGRESS_FILENO + 1 : PROGRESS_FILENO,
-                        .limits = request->limits};
-    struct ends *ends = plan.ends;
-    struct qn_spawned spawned = {.pid = -1, .pid_fd = -1};
+    struct ends ends[FIRST_FREE_FD] = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    int end_count = request->with_progress ? PROGRESS_FILENO + 1 : PROGRESS_FILENO;
+    struct qn_spawned spawned = {.pid = 0, .end_fd = -1};
     struct qn_random random;
     qn_random_init(&random);
-    plan.mark = (struct qn_spawn_mark){{qn_random_next(&random), qn_random_next(&random)}};
-    spawned.mark = plan.mark;
+    spawned.mark = (struct qn_spawn_mark){{qn_random_next(&random), qn_random_next(&random)}};
+    spawned.oom_count = qn_oom_count(0);
     const char **merged = merge_environment(request->environment);
     if (merged == NULL) {
         return qn_error_nomem(err);
     }
     quern_status status = QUERN_OK;
-    for (int i = 0; i < plan.end_count && status == QUERN_OK; i++) {
+    for (int i = 0; i < end_count && status == QUERN_OK; i++) {
         status = open_pipe(&ends[i], i == STDIN_FILENO, err);
     }
     if (status == QUERN_OK) {
-        status = start(&plan, request->command, merged, &spawned, err);
+        status = request->launcher != NULL ? start_by_zygote(request, merged, ends, &spawned, err)
+                                           : start_by_fork(request, merged, ends, &spawned, err);
     }
     qn_free(merged);
-    for (int i = 0; i < plan.end_count; i++) {
+    for (int i = 0; i < end_count; i++) {
         close_fd(&ends[i].child);
     }
     if (status != QUERN_OK) {
@@ -382,10 +191,54 @@ quern_status qn_spawn(const struct qn_spawn_request *request, struct qn_spawned 
     return QUERN_OK;
 
 fail:
-    for (int i = 0; i < plan.end_count; i++) {
+    for (int i = 0; i < end_count; i++) {
         close_fd(&ends[i].ours);
     }
     return status;
+}
+
+void qn_spawned_signal(struct qn_spawned *spawned, int number)
+{
+    spawned->was_killed = spawned->was_killed || number == SIGKILL;
+    if (spawned->launched != NULL) {
+        qn_launched_signal(spawned->launched, number);
+    } else {
+        qn_spawn_fork_signal(spawned->pid, number);
+    }
+}
+
+pid_t qn_spawned_pid(const struct qn_spawned *spawned)
+{
+    return spawned->launched != NULL ? qn_launched_pid(spawned->launched) : spawned->pid;
+}
+
+/* A shell reports the death of its command as 128 + signal. */
+static bool is_out_of_memory(const struct qn_spawned *spawned)
+{
+    int status = spawned->end.status;
+    bool is_killed = (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ||
+                     (WIFEXITED(status) && WEXITSTATUS(status) == KILLED_BY_SHELL);
+    return is_killed && !spawned->was_killed && !spawned->end.is_lost &&
+           qn_oom_count(0) > spawned->oom_count;
+}
+
+void qn_spawned_reap(struct qn_spawned *spawned)
+{
+    struct qn_spawn_end *end = &spawned->end;
+    if (spawned->launched != NULL) {
+        struct qn_launch_end launch_end;
+        qn_launched_finish(spawned->launched, &launch_end);
+        spawned->launched = NULL;
+        end->status = launch_end.status;
+        end->usage = launch_end.usage;
+        end->error_number = launch_end.error_number;
+        end->is_lost = launch_end.is_lost;
+    } else {
+        qn_spawn_fork_reap(spawned->pid, &end->status, &end->usage);
+        close_fd(&spawned->end_fd);
+    }
+    spawned->end_fd = -1;
+    end->out_of_memory = is_out_of_memory(spawned);
 }
 
 /* The errno with which the shell was not started; 0: it ran. */
@@ -404,7 +257,10 @@ static int errno_of_start(const struct qn_spawned *child, const struct qn_buf *s
 quern_status qn_spawn_refusal(const struct qn_spawned *spawned, const struct qn_buf *stderr_text,
                               quern_error *err)
 {
-    int code = errno_of_start(spawned, stderr_text);
+    int code = spawned->end.error_number;
+    if (code == 0) {
+        code = errno_of_start(spawned, stderr_text);
+    }
     if (code == 0) {
         return QUERN_OK;
     }

@@ -18,15 +18,18 @@ enum qn_aggregation_cancel {
     QN_AGGREGATION_SHUTDOWN
 };
 
+struct qn_launcher;
+
 /* The thread of the aggregator owns it; fields that others use are marked. */
 struct quern_aggregation {
     struct qn_broker *broker;
     const struct quern_clock *clock;
     struct qn_stamp *stamp; /* of the thread that aggregates */
     struct qn_id_source *ids;
-    struct qn_group_set *set;    /* owned */
-    struct qn_group_entry entry; /* a copy */
-    quern_task *tasks;           /* the members as they are passed on, both owned */
+    struct qn_launcher *launcher; /* starts a command; NULL: a fork of this process does */
+    struct qn_group_set *set;     /* owned */
+    struct qn_group_entry entry;  /* a copy */
+    quern_task *tasks;            /* the members as they are passed on, both owned */
     const quern_task **members;
     int64_t timeout_at_mono_ns; /* 0: never */
     bool stored;

@@ -162,6 +162,7 @@ static void work_on(struct qn_aggregator *aggregator, struct qn_group_set *set)
         .clock = aggregator->spec.clock,
         .stamp = &aggregator->stamp,
         .ids = &aggregator->ids,
+        .launcher = aggregator->spec.launcher,
     };
     quern_error error = {0};
     quern_status status = qn_aggregation_init(&aggregation, set, entry, &error);

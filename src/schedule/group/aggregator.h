@@ -15,6 +15,8 @@
 #include "schedule/group/group_rest.h"
 #include "schedule/group/group_table.h"
 
+struct qn_launcher;
+
 struct qn_aggregator_spec {
     struct qn_broker *broker;
     const struct quern_clock *clock;
@@ -22,7 +24,8 @@ struct qn_aggregator_spec {
     struct qn_names queues;
     const char *worker_id; /* its first heartbeat came before */
     int64_t lease_ms;
-    bool ignores_rests; /* a group that rests is no reason to wait */
+    bool ignores_rests;           /* a group that rests is no reason to wait */
+    struct qn_launcher *launcher; /* for aggregators that are commands; see pool/exec/spawn.h */
     struct qn_log *log;
     /* Whether new sets may be taken now. */
     bool (*may_take)(void *user);

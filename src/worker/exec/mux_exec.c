@@ -51,6 +51,7 @@ static void set_end_as_error(quern_run *run, const struct qn_child_end *end)
     bool is_crash = !end->exited && !end->cancelled;
     const struct qn_death_facts facts = {
         .status = end->status,
+        .out_of_memory = end->out_of_memory,
         .over_cpu = end->over_cpu,
         .usage = is_crash ? &end->usage : NULL,
         .stderr_text = {end->stderr_text.data, end->stderr_text.size},
@@ -120,6 +121,10 @@ static quern_outcome outcome_of(quern_run *run, const quern_task *task,
     static const struct qn_orders none = {0};
     const struct qn_orders *orders = end->cancelled ? &none : given;
     run->output_dropped = end->stdout_dropped;
+    if (end->is_lost) {
+        run->orphaned = true;
+        return quern_run_fail(run, QUERN_RETRY, "the zygote of its command has ended");
+    }
     if (!end->exited || end->code != 0) {
         set_end_as_error(run, end);
     }
@@ -223,6 +228,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
         .stderr_size_max = command->options.stderr_size_max,
         .kill_after_ms = kill_after_ms(command, run),
         .limits = limits_of(command, run),
+        .launcher = run->launcher,
         .cancel_fd = cancel_fd,
         .abandoned = &run->abandoned,
         .on_progress = take_progress,

@@ -139,6 +139,7 @@ static void place_run(struct quern_worker *worker, struct quern_run *run)
     const struct qn_mux_entry *entry = run->entry;
     run->acks_first = entry != NULL && entry->options.ack == QUERN_ACK_EARLY;
     run->in_child = worker->prefork != NULL && (entry == NULL || !entry->has_process);
+    run->launcher = worker->launcher;
     if (run->in_child) {
         run->child_item.is_short = qn_prefetch_is_short(&worker->pump.prefetch, type);
     }

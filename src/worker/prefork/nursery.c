@@ -25,9 +25,11 @@ enum { START_TIMEOUT_MS = 10000, HELLO_SIZE_MAX = 64 << 20 };
 
 struct quern_zygote {
     struct qn_zygote *process; /* NULL: a worker took it */
-    const quern_mux *mux;      /* frozen if it is the caller's */
-    quern_mux *announced;      /* owned; NULL: the mux is the caller's */
-    struct qn_buf hello;       /* what was announced */
+    /* Of commands beside handlers: events of a zygote have one reader. NULL: none, or taken. */
+    struct qn_zygote *commands;
+    const quern_mux *mux; /* frozen if it is the caller's */
+    quern_mux *announced; /* owned; NULL: the mux is the caller's */
+    struct qn_buf hello;  /* what was announced */
     pid_t owner_pid;
     _Atomic bool claimed;
 };
@@ -72,6 +74,13 @@ static quern_status new_zygote(quern_zygote **ret_zygote, quern_error *err)
     return QUERN_OK;
 }
 
+quern_status qn_nursery_add_commands(quern_zygote *zygote, quern_error *err)
+{
+    static const struct qn_zygote_program none = {
+        .run_child = NULL}; /* the worker starts no children there */
+    return qn_zygote_fork(&none, &zygote->commands, err);
+}
+
 quern_status quern_zygote_start_sized(const quern_mux *mux, const quern_zygote_options *options,
                                       size_t options_size, quern_zygote **ret_zygote,
                                       quern_error *err)
@@ -94,9 +103,14 @@ quern_status quern_zygote_start_sized(const quern_mux *mux, const quern_zygote_o
     fill_program(&program, mux, &own);
     const struct qn_zygote_program forked = {.run_child = qn_prefork_child_main,
                                              .user = &program.code};
+    bool is_mixed = qn_mux_is_mixed(mux);
     qn_mux_freeze(mux);
     status = qn_zygote_fork(&forked, &zygote->process, err);
+    if (status == QUERN_OK && is_mixed) {
+        status = qn_nursery_add_commands(zygote, err);
+    }
     if (status != QUERN_OK) {
+        qn_zygote_free(zygote->process);
         qn_mux_thaw(mux);
         qn_free(zygote);
         return status;
@@ -228,12 +242,20 @@ struct qn_zygote *qn_nursery_take(quern_zygote *zygote)
     return process;
 }
 
+struct qn_zygote *qn_nursery_take_for_commands(quern_zygote *zygote)
+{
+    struct qn_zygote *process = zygote->commands;
+    zygote->commands = NULL;
+    return process;
+}
+
 void quern_zygote_free(quern_zygote *zygote)
 {
     if (zygote == NULL || zygote->owner_pid != getpid()) {
         return;
     }
     qn_zygote_free(zygote->process);
+    qn_zygote_free(zygote->commands);
     qn_buf_finish(&zygote->hello);
     if (zygote->announced != NULL) {
         quern_mux_free(zygote->announced);

@@ -17,5 +17,10 @@ void qn_nursery_unclaim(quern_zygote *zygote);
 bool qn_nursery_equal(const quern_zygote *zygote, const quern_zygote *other);
 /* The process itself, the caller's from now on; NULL: it was taken before. */
 struct qn_zygote *qn_nursery_take(quern_zygote *zygote);
+/* Forks a second process, for the commands of its worker: quern_zygote_start does so where the mux
+ * has both handlers and commands. QUERN_E_THREADS. */
+QUERN_NODISCARD quern_status qn_nursery_add_commands(quern_zygote *zygote, quern_error *err);
+/* That one, the caller's from now on; NULL: there is none, or it was taken before. */
+struct qn_zygote *qn_nursery_take_for_commands(quern_zygote *zygote);
 
 #endif

@@ -250,15 +250,15 @@ static void died(struct qn_prefork_item *item, bool started, const struct qn_pre
 
 /* --- The pool ------------------------------------------------------------------------------ */
 
-static void gone(const char *why, void *user)
+void qn_remote_note_gone(const char *why, void *user)
 {
     struct quern_worker *worker = user;
     (void)has_fallen(worker); /* also where no run was in a child */
     (void)pthread_mutex_lock(&worker->mutex);
     (void)qn_error_set(&worker->children_gone, QUERN_E_STATE,
-                       "no handler can run any more: %s; restart the process", why);
+                       "nothing can run any more: %s; restart the process", why);
     (void)pthread_mutex_unlock(&worker->mutex);
-    QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker ends, its handlers cannot run any more",
+    QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker ends, nothing can run any more",
            QN_LOG_TEXT("why", why));
     quern_worker_stop(worker);
 }
@@ -287,7 +287,7 @@ quern_status qn_remote_start(struct quern_worker *worker, quern_error *err)
                                               .frame = frame,
                                               .result = result,
                                               .died = died,
-                                              .gone = gone,
+                                              .gone = qn_remote_note_gone,
                                               .ready = count_ready,
                                               .failed = note_failure,
                                               .log = log_child};

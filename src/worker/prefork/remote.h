@@ -14,7 +14,9 @@ QUERN_NODISCARD quern_status qn_remote_start(struct quern_worker *worker, quern_
 /* Kills all children and ends the pool. False: a child that was killed has not ended (it hangs in
  * the kernel), so the pool stays as it is. */
 bool qn_remote_end(struct quern_worker *worker);
-/* Whether the pool has ended by itself; err has the reason. */
+/* A zygote of the worker `user` has ended by itself: that is the end of the worker, too. */
+void qn_remote_note_gone(const char *why, void *user);
+/* Whether a zygote has ended by itself; err has the reason. */
 bool qn_remote_gone(struct quern_worker *worker, quern_error *err);
 
 #endif

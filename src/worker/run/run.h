@@ -17,6 +17,7 @@
 #include "task/limits.h"
 #include "worker/policy/handler_options.h"
 
+struct qn_launcher;
 struct qn_mux_entry;
 
 enum qn_cancel_reason {
@@ -85,6 +86,7 @@ struct quern_run {
     struct qn_leased *leased;  /* owned */
     const struct qn_run_sink *sink;
     const struct qn_mux_entry *entry; /* NULL: no handler here, or the test kit's */
+    struct qn_launcher *launcher;     /* starts its command; NULL: a fork of this process does */
     struct qn_run_type *type;         /* NULL: its pattern has no limit; mutex, as is place */
     enum qn_run_place place;
     void *owner;             /* the worker, or the test kit */
@@ -129,6 +131,7 @@ struct quern_run {
     struct qn_task_change change;            /* (h) owned, see qn_run_free_change */
     bool has_change;                         /* (h) */
     bool crashed;                            /* (h) the process of its handler died */
+    bool orphaned;           /* (h) its command ended with the zygote: no fault of it is known */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
     bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */

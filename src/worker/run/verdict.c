@@ -86,7 +86,7 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
                           struct qn_verdict *verdict)
 {
     verdict->error = run->error;
-    if (run->not_started) {
+    if (run->not_started || run->orphaned) {
         verdict->kind = QN_GIVE_BACK;
         verdict->cause = QUERN_CAUSE_GIVEN_BACK;
         return;

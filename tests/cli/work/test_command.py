@@ -4,6 +4,7 @@
 by which it reports its progress and gives orders."""
 
 import os
+import pathlib
 import resource
 import signal
 import time
@@ -77,7 +78,8 @@ class EnvironmentTest(CliTest):
         limits = resource.getrlimit(resource.RLIMIT_STACK)
         worker = self.start("work", *args)
         self.until(lambda: "worker starts" in self.read(worker.log_name), "it runs")
-        resource.prlimit(worker.pid, resource.RLIMIT_STACK, (1 << 19, limits[1]))
+        zygote = int(pathlib.Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text())
+        resource.prlimit(zygote, resource.RLIMIT_STACK, (1 << 19, limits[1]))
         return worker
 
     @only("sqlite")

@@ -45,6 +45,7 @@ static int run_without_a_process_for_the_shell(void)
     struct qn_child_spec spec = lib_child_spec("true");
     struct qn_child_end end;
     quern_error error = {0};
+    spec.launcher = NULL; /* it is of the process that forked */
     if (setresuid(uid, uid, uid) != 0 || setrlimit(RLIMIT_NPROC, &limit) != 0) {
         return 1;
     }
@@ -375,4 +376,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_child_starts_with_default_signals),
     cmocka_unit_test(no_command_starts_with_too_large_an_environment),
 };
-TEST_MAIN(tests)
+
+int main(int argc, char **argv)
+{
+    const struct test_group group = {
+        .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};
+    return lib_child_main_twice(argc, argv, &group);
+}

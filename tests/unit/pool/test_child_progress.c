@@ -147,4 +147,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_flood_of_small_writes_keeps_no_thread_busy),
     cmocka_unit_test(a_flood_of_progress_does_not_delay_a_cancellation),
 };
-TEST_MAIN(tests)
+
+int main(int argc, char **argv)
+{
+    const struct test_group group = {
+        .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};
+    return lib_child_main_twice(argc, argv, &group);
+}

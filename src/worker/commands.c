@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* commands.c - gives commands a zygote, so that a process with threads forks nothing.
+ *
+ * With threads as pool the zygote of the options has no other use; the prefork pool reads the
+ * events of that one, so commands beside handlers have a second process. */
+#include "worker/commands.h"
+
+#include "pool/exec/launcher.h"
+#include "worker/internal.h"
+#include "worker/prefork/nursery.h"
+#include "worker/prefork/remote.h"
+
+quern_status qn_commands_start(struct quern_worker *worker, quern_error *err)
+{
+    quern_zygote *zygote = worker->options.zygote;
+    if (zygote == NULL) {
+        return QUERN_OK;
+    }
+    struct qn_zygote *process = qn_nursery_take_for_commands(zygote);
+    if (process == NULL && worker->options.pool != QUERN_POOL_PREFORK) {
+        process = qn_nursery_take(zygote);
+    }
+    return process == NULL
+               ? QUERN_OK
+               : qn_launcher_new(process, qn_remote_note_gone, worker, &worker->launcher, err);
+}
+
+void qn_commands_end(struct quern_worker *worker)
+{
+    qn_launcher_release(worker->launcher);
+    worker->launcher = NULL;
+}
