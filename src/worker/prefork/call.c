@@ -8,6 +8,8 @@
  * which breaks the rules: the pool kills the child, and the run is charged. */
 #include "worker/prefork/call.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
@@ -17,6 +19,7 @@
 #include "worker/run/execute.h"
 #include "worker/run/mux.h"
 #include "worker/run/run.h"
+#include "worker/run/verdict.h"
 
 enum { FRAME_FIXED_SIZE = 4096 };
 
@@ -113,14 +116,55 @@ static void choose_delay(struct quern_run *run)
         run, entry->options.retry_delay_ms(leased->retry_count, &run->view, entry->user));
 }
 
+/* With on_error the whole verdict is made here, because that is told it; the worker takes it over,
+ * unless it has lost the lease or stops. Out of memory the error may be missing. */
+static void judge(struct quern_run *run, const quern_retry_policy *policy)
+{
+    const struct qn_mux_entry *entry = run->entry;
+    if (entry == NULL || entry->options.on_error == NULL ||
+        (run->outcome != QUERN_RETRY && run->outcome != QUERN_ARCHIVE &&
+         run->outcome != QUERN_SNOOZE)) {
+        choose_delay(run);
+        return;
+    }
+    const struct qn_verdict_rules rules = {.clock = qn_clock_system(), .retry = policy};
+    struct qn_verdict verdict;
+    qn_verdict_judge_by(&rules, run, &verdict);
+    if (verdict.kind != QN_RETRY && verdict.kind != QN_ARCHIVE && verdict.kind != QN_CANCEL) {
+        return;
+    }
+    run->judged = true;
+    run->outcome = verdict.kind == QN_RETRY ? QUERN_RETRY : QUERN_ARCHIVE;
+    if (verdict.error != run->error && verdict.error != NULL) {
+        qn_run_set_error(run, verdict.error, strlen(verdict.error));
+    }
+    if (verdict.kind == QN_RETRY) {
+        (void)quern_run_again_in(run, verdict.delay_ms);
+    }
+}
+
+static void set_limits(struct quern_run *run, const struct qn_wire_run *wire)
+{
+    const struct qn_task *task = &run->leased->task;
+    int64_t now_ms = qn_clock_wall_ms(qn_clock_system());
+    run->deadline_at_ms = wire->deadline_at_ms != QN_WIRE_UNKNOWN
+                              ? wire->deadline_at_ms
+                              : qn_task_run_deadline_ms(task, now_ms);
+    run->timeout_ms = task->timeout_ms; /* for the text of an error */
+    if (run->timeout_ms == 0 && run->deadline_at_ms != 0 && task->deadline_at_ms == 0) {
+        run->timeout_ms = run->deadline_at_ms - now_ms;
+    }
+    run->acked = wire->acked;
+    atomic_store(&run->cancel_reason, (int)wire->reason);
+}
+
 void qn_call_run(struct qn_prefork_call *call, struct qn_bytes body, struct qn_buf *out, void *user)
 {
     const struct qn_call_setup *setup = user;
     struct qn_leased leased;
     quern_header headers[QN_HEADER_COUNT_MAX];
-    int64_t deadline_at_ms;
-    enum qn_cancel_reason reason;
-    if (!qn_wire_get_task(body, &leased, headers, &deadline_at_ms, &reason)) {
+    struct qn_wire_run wire;
+    if (!qn_wire_get_task(body, &leased, headers, &wire)) {
         return;
     }
     struct quern_run *run = qn_run_new(NULL, &leased, &child_sink, call);
@@ -128,13 +172,9 @@ void qn_call_run(struct qn_prefork_call *call, struct qn_bytes body, struct qn_b
         return;
     }
     run->entry = qn_mux_find(setup->mux, leased.task.type);
-    run->deadline_at_ms =
-        deadline_at_ms != QN_WIRE_UNKNOWN
-            ? deadline_at_ms
-            : qn_task_run_deadline_ms(&leased.task, qn_clock_wall_ms(qn_clock_system()));
-    atomic_store(&run->cancel_reason, (int)reason);
+    set_limits(run, &wire);
     qn_execute_handler(run, setup->mux);
-    choose_delay(run);
+    judge(run, &wire.policy);
     if (!qn_wire_put_end(out, run)) {
         qn_buf_reset(out);
     }

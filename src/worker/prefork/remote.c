@@ -50,8 +50,8 @@ static bool begin(struct qn_prefork_item *item, bool has_started, void *user)
 static bool encode(struct qn_prefork_item *item, struct qn_buf *out, struct qn_bytes *ret_more,
                    void *user)
 {
-    (void)user;
-    return qn_wire_put_task(out, run_of(item), ret_more);
+    const struct quern_worker *worker = user;
+    return qn_wire_put_task(out, run_of(item), &worker->options.retry, ret_more);
 }
 
 /* --- What a child sends while it runs ---------------------------------------------------- */

@@ -52,10 +52,15 @@ enum number {
     CAUSE,
     RUN_DEADLINE,
     CANCELLED,
+    POLICY_KIND,
+    POLICY_BASE,
+    POLICY_CAP,
+    ACKED,
     NUMBERS
 };
 
-static void fill_numbers(const struct quern_run *run, int64_t numbers[NUMBERS])
+static void fill_numbers(const struct quern_run *run, const quern_retry_policy *policy,
+                         int64_t numbers[NUMBERS])
 {
     const struct qn_leased *leased = run->leased;
     const struct qn_task *task = &leased->task;
@@ -82,14 +87,19 @@ static void fill_numbers(const struct quern_run *run, int64_t numbers[NUMBERS])
     /* In the window of a child it starts later, when only the child knows. */
     numbers[RUN_DEADLINE] = run->started_at_mono_ns != 0 ? run->deadline_at_ms : QN_WIRE_UNKNOWN;
     numbers[CANCELLED] = (int64_t)atomic_load(&run->cancel_reason);
+    numbers[POLICY_KIND] = policy->kind;
+    numbers[POLICY_BASE] = policy->base_ms;
+    numbers[POLICY_CAP] = policy->cap_ms;
+    numbers[ACKED] = run->acks_first ? 1 : 0;
 }
 
-bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run, struct qn_bytes *ret_more)
+bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run,
+                      const quern_retry_policy *policy, struct qn_bytes *ret_more)
 {
     const struct qn_task *task = &run->leased->task;
     struct qn_writer writer = {.out = out, .ok = true};
     int64_t numbers[NUMBERS];
-    fill_numbers(run, numbers);
+    fill_numbers(run, policy, numbers);
     qn_bytes_put(&writer, numbers, sizeof numbers);
     qn_bytes_put_text(&writer, task->id);
     qn_bytes_put_text(&writer, task->queue);
@@ -141,7 +151,7 @@ static void get_headers(struct qn_reader *reader, struct qn_task *task, quern_he
 }
 
 bool qn_wire_get_task(struct qn_bytes body, struct qn_leased *ret_leased, quern_header *headers,
-                      int64_t *ret_deadline_at_ms, enum qn_cancel_reason *ret_reason)
+                      struct qn_wire_run *ret_run)
 {
     struct qn_reader reader = {.at = body.data, .left = body.size, .ok = true};
     struct qn_task *task = &ret_leased->task;
@@ -160,14 +170,27 @@ bool qn_wire_get_task(struct qn_bytes body, struct qn_leased *ret_leased, quern_
     get_headers(&reader, task, headers);
     task->payload_size = reader.left;
     task->payload = qn_bytes_take(&reader, reader.left);
-    *ret_deadline_at_ms = numbers[RUN_DEADLINE];
-    *ret_reason = (enum qn_cancel_reason)numbers[CANCELLED];
+    *ret_run = (struct qn_wire_run){
+        .deadline_at_ms = numbers[RUN_DEADLINE],
+        .reason = (enum qn_cancel_reason)numbers[CANCELLED],
+        .policy = {.kind = (int32_t)numbers[POLICY_KIND],
+                   .base_ms = numbers[POLICY_BASE],
+                   .cap_ms = numbers[POLICY_CAP]},
+        .acked = numbers[ACKED] != 0,
+    };
     return reader.ok && task->id != NULL && task->queue != NULL && task->type != NULL;
 }
 
 /* --- Its end ---------------------------------------------------------------------------- */
 
-enum flag { FLAG_CRASHED = 1, FLAG_NOT_STARTED = 2, FLAG_GARBLED = 4, FLAG_RESULT = 8, FLAGS = 15 };
+enum flag {
+    FLAG_CRASHED = 1,
+    FLAG_NOT_STARTED = 2,
+    FLAG_GARBLED = 4,
+    FLAG_RESULT = 8,
+    FLAG_JUDGED = 16,
+    FLAGS = 31
+};
 
 /* A checkpoint. */
 static void put_change(struct qn_writer *writer, const struct quern_run *run)
@@ -186,10 +209,10 @@ bool qn_wire_put_end(struct qn_buf *out, const struct quern_run *run)
 {
     struct qn_writer writer = {.out = out, .ok = true};
     qn_bytes_put_number(&writer, run->outcome);
-    qn_bytes_put_number(&writer, (run->crashed ? FLAG_CRASHED : 0) |
-                                     (run->not_started ? FLAG_NOT_STARTED : 0) |
-                                     (run->progress_garbled ? FLAG_GARBLED : 0) |
-                                     (run->has_result ? FLAG_RESULT : 0));
+    qn_bytes_put_number(
+        &writer, (run->crashed ? FLAG_CRASHED : 0) | (run->not_started ? FLAG_NOT_STARTED : 0) |
+                     (run->progress_garbled ? FLAG_GARBLED : 0) |
+                     (run->has_result ? FLAG_RESULT : 0) | (run->judged ? FLAG_JUDGED : 0));
     qn_bytes_put_number(&writer, run->again_in_ms);
     qn_bytes_put_number(&writer, run->again_at_ms);
     qn_bytes_put_number(&writer, (int64_t)run->output_dropped);
@@ -212,6 +235,10 @@ static bool is_text(const char *text)
 static bool is_outcome(int64_t outcome, int64_t flags)
 {
     bool crashed = (flags & FLAG_CRASHED) != 0;
+    if ((flags & FLAG_JUDGED) != 0) {
+        return !crashed && (flags & FLAG_NOT_STARTED) == 0 &&
+               (outcome == QUERN_RETRY || outcome == QUERN_ARCHIVE);
+    }
     if (outcome == QN_OUTCOME_CRASHED) {
         return crashed;
     }
@@ -286,6 +313,7 @@ bool qn_wire_get_end(struct qn_bytes body, struct quern_run *run)
     }
     quern_run_set_error_class(run, error_class);
     run->outcome = (int)outcome;
+    run->judged = (flags & FLAG_JUDGED) != 0;
     run->crashed = (flags & FLAG_CRASHED) != 0;
     run->not_started = (flags & FLAG_NOT_STARTED) != 0;
     run->progress_garbled = (flags & FLAG_GARBLED) != 0;

@@ -15,7 +15,7 @@
 #include "worker/run/run.h"
 
 /* Changes whenever bytes here or in announce.c do. */
-#define QN_WIRE_VERSION 1
+#define QN_WIRE_VERSION 2
 
 /* Kinds of frames, besides those of the pool. */
 enum {
@@ -29,16 +29,23 @@ enum {
 /* Of a frame that holds the largest result, or the largest payload of a checkpoint. */
 #define QN_WIRE_SIZE_MAX (QN_PAYLOAD_SIZE_LIMIT + ((size_t)2 << 20))
 
+/* What a child must know of a run besides its task. */
+struct qn_wire_run {
+    int64_t deadline_at_ms; /* or QN_WIRE_UNKNOWN */
+    enum qn_cancel_reason reason;
+    quern_retry_policy policy; /* the worker's own, for tasks and handlers without one */
+    bool acked;                /* early: nothing is stored of its end */
+};
+
 /* The task of a run, without its payload, which follows it: *ret_more. Of fixed size, and short,
- * where the task has no headers. False: out of memory. */
+ * where the task has no headers. policy: the worker's own. False: out of memory. */
 QUERN_NODISCARD bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run,
-                                      struct qn_bytes *ret_more);
+                                      const quern_retry_policy *policy, struct qn_bytes *ret_more);
 /* In the child. The strings and the payload of *ret_leased are in `body`, which is followed by a
  * NUL; its headers are in `headers`, QN_HEADER_COUNT_MAX of them. False: it is not what
  * qn_wire_put_task makes. */
 QUERN_NODISCARD bool qn_wire_get_task(struct qn_bytes body, struct qn_leased *ret_leased,
-                                      quern_header *headers, int64_t *ret_deadline_at_ms,
-                                      enum qn_cancel_reason *ret_reason);
+                                      quern_header *headers, struct qn_wire_run *ret_run);
 
 /* The fields of a run that its handler's thread writes, once its handler has returned. False: out
  * of memory. */

@@ -11,6 +11,7 @@
 #include "base/bug.h"
 #include "task/task.h"
 #include "worker/internal.h"
+#include "worker/run/mux.h"
 #include "worker/run/report.h"
 #include "worker/run/verdict.h"
 
@@ -83,6 +84,23 @@ static bool must_not_start(struct quern_worker *worker, struct quern_run *run, i
     return false;
 }
 
+/* A child may be killed, so its time may be shorter than that of a thread, too. */
+static int64_t grace_ms(const struct quern_worker *worker, const struct quern_run *run)
+{
+    int64_t own_ms = run->leased->task.kill_after_ms;
+    int64_t usual_ms = worker->options.quarantine_after_ms;
+    const struct qn_mux_entry *entry = run->entry;
+    if (entry == NULL) {
+        return run->in_child && own_ms > 0 ? own_ms : usual_ms;
+    }
+    own_ms = own_ms > 0 ? own_ms : entry->options.kill_after_ms;
+    if (run->in_child && own_ms > 0) {
+        return own_ms + (entry->grace_ms > 0 ? QN_GRACE_SPARE_MS : 0);
+    }
+    int64_t least_ms = qn_mux_grace_ms(entry, own_ms);
+    return least_ms > usual_ms ? least_ms : usual_ms;
+}
+
 /* Timeouts are measured with a clock that does not jump; only a deadline, which is a moment of the
  * day, follows the wall clock. */
 static void set_limits(struct quern_worker *worker, struct quern_run *run, int64_t wall_ms)
@@ -96,9 +114,7 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     }
     run->timeout_ms = timeout_ms > 0 ? timeout_ms : 0;
     run->timeout_at_boot_ms = timeout_ms > 0 ? qn_clock_boot_ms(worker->clock) + timeout_ms : 0;
-    int64_t grace_ms = run->entry != NULL ? qn_mux_grace_ms(run->entry, task->kill_after_ms) : 0;
-    run->grace_ms = worker->options.quarantine_after_ms;
-    run->grace_ms = grace_ms > run->grace_ms ? grace_ms : run->grace_ms;
+    run->grace_ms = grace_ms(worker, run);
 }
 
 /* With mutex held. The keeper must not sleep beyond the end of this run. While it is awake, it is

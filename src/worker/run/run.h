@@ -130,8 +130,9 @@ struct quern_run {
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */
     struct qn_task_change change;            /* (h) owned, see qn_run_free_change */
     bool has_change;                         /* (h) */
-    bool crashed;                            /* (h) the process of its handler died */
-    bool orphaned;           /* (h) its command ended with the zygote: no fault of it is known */
+    bool judged;   /* (h) its verdict was made in its child: outcome, delay and error are final */
+    bool crashed;  /* (h) the process of its handler died */
+    bool orphaned; /* (h) its command ended with the zygote: no fault of it is known */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
     bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */

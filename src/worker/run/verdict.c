@@ -34,12 +34,12 @@
 enum { SNOOZE_MS = 1000 };
 
 /* The task's, else what its handler was registered with, else the worker's, else asynq's. */
-static quern_retry_policy policy_of(const struct quern_worker *worker, const struct quern_run *run)
+static quern_retry_policy policy_of(const struct qn_verdict_rules *rules,
+                                    const struct quern_run *run)
 {
     const struct qn_mux_entry *entry = run->entry;
     return qn_retry_policy_resolve(&run->leased->task.retry,
-                                   entry != NULL ? &entry->options.retry : NULL,
-                                   &worker->options.retry);
+                                   entry != NULL ? &entry->options.retry : NULL, rules->retry);
 }
 
 /* What its callbacks get: a command has none, its `user` is ours. */
@@ -48,13 +48,21 @@ static void *user_of(const struct qn_mux_entry *entry)
     return entry->free_user == NULL ? entry->user : NULL;
 }
 
+/* With random numbers of its own. */
+static int64_t own_delay_ms(const quern_retry_policy *policy, int64_t retry_count)
+{
+    struct qn_random random;
+    qn_random_init(&random);
+    return qn_retry_delay_ms(policy, retry_count, &random);
+}
+
 /* The delay that the handler requested in this run; else that of its function, if the task has no
  * policy of its own; else that of the policy. */
-static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_run *run)
+static int64_t retry_delay_ms(const struct qn_verdict_rules *rules, const struct quern_run *run)
 {
     const struct qn_leased *leased = run->leased;
     const struct qn_mux_entry *entry = run->entry;
-    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(worker->clock));
+    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(rules->clock));
     if (again_ms >= 0) {
         return again_ms;
     }
@@ -64,16 +72,20 @@ static int64_t retry_delay_ms(struct quern_worker *worker, const struct quern_ru
             entry->options.retry_delay_ms(leased->retry_count, &run->view, user_of(entry));
         return delay_ms < 0 ? 0 : delay_ms < QN_DURATION_MS_MAX ? delay_ms : QN_DURATION_MS_MAX;
     }
-    quern_retry_policy policy = policy_of(worker, run);
+    quern_retry_policy policy = policy_of(rules, run);
+    struct quern_worker *worker = rules->worker;
+    if (worker == NULL) {
+        return own_delay_ms(&policy, leased->retry_count);
+    }
     (void)pthread_mutex_lock(&worker->mutex);
     int64_t delay_ms = qn_retry_delay_ms(&policy, leased->retry_count, &worker->random);
     (void)pthread_mutex_unlock(&worker->mutex);
     return delay_ms;
 }
 
-static int64_t snooze_ms(const struct quern_worker *worker, const struct quern_run *run)
+static int64_t snooze_ms(const struct qn_verdict_rules *rules, const struct quern_run *run)
 {
-    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(worker->clock));
+    int64_t again_ms = qn_run_again_ms(run, qn_clock_wall_ms(rules->clock));
     return again_ms >= 0 ? again_ms : SNOOZE_MS;
 }
 
@@ -82,7 +94,7 @@ static const char *text_or(const char *text, const char *otherwise)
     return text != NULL ? text : otherwise;
 }
 
-static void judge_outcome(struct quern_worker *worker, const struct quern_run *run,
+static void judge_outcome(const struct qn_verdict_rules *rules, const struct quern_run *run,
                           struct qn_verdict *verdict)
 {
     verdict->error = run->error;
@@ -104,7 +116,7 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
         break;
     case QUERN_SNOOZE:
         verdict->kind = QN_SNOOZE;
-        verdict->delay_ms = snooze_ms(worker, run);
+        verdict->delay_ms = snooze_ms(rules, run);
         break;
     case QN_OUTCOME_CRASHED:
         verdict->kind = QN_CRASH;
@@ -114,7 +126,7 @@ static void judge_outcome(struct quern_worker *worker, const struct quern_run *r
     default: /* qn_execute_handler lets nothing else through than QUERN_RETRY */
         verdict->kind = QN_RETRY;
         verdict->error = text_or(run->error, "failed; its handler gave no reason");
-        verdict->delay_ms = retry_delay_ms(worker, run);
+        verdict->delay_ms = retry_delay_ms(rules, run);
         break;
     }
 }
@@ -124,13 +136,13 @@ static bool is_final(int outcome)
     return outcome == QUERN_DONE || outcome == QUERN_DROP || outcome == QUERN_ARCHIVE;
 }
 
-/* By the policy alone: the handler may still be running. */
-static int64_t interrupted_delay_ms(struct quern_worker *worker, const struct quern_run *run)
+/* By the policy alone: the handler may still be running. The caller may hold the mutex that guards
+ * the random numbers of the worker. */
+static int64_t interrupted_delay_ms(const struct qn_verdict_rules *rules,
+                                    const struct quern_run *run)
 {
-    quern_retry_policy policy = policy_of(worker, run);
-    struct qn_random random; /* the caller may hold the mutex that guards the worker's */
-    qn_random_init(&random);
-    return qn_retry_delay_ms(&policy, run->leased->retry_count, &random);
+    quern_retry_policy policy = policy_of(rules, run);
+    return own_delay_ms(&policy, run->leased->retry_count);
 }
 
 /* The cause of the cancellation, for the error text; NULL: it has none. */
@@ -193,8 +205,9 @@ static void make_final(const struct quern_run *run, const char *error_class,
 }
 
 /* Without the text. */
-static struct qn_verdict interrupted(struct quern_worker *worker, const struct quern_run *run,
-                                     enum qn_cancel_reason reason, bool started)
+static struct qn_verdict interrupted(const struct qn_verdict_rules *rules,
+                                     const struct quern_run *run, enum qn_cancel_reason reason,
+                                     bool started)
 {
     struct qn_verdict verdict = {.offered = true, .outcome = QUERN_RETRY};
     switch (reason) {
@@ -202,7 +215,7 @@ static struct qn_verdict interrupted(struct quern_worker *worker, const struct q
     case QN_REASON_DEADLINE:
     case QN_REASON_OPERATOR_RETRY:
         verdict.kind = started ? QN_RETRY : QN_SNOOZE;
-        verdict.delay_ms = interrupted_delay_ms(worker, run);
+        verdict.delay_ms = interrupted_delay_ms(rules, run);
         break;
     case QN_REASON_OPERATOR_ARCHIVE:
         verdict.kind = QN_CANCEL;
@@ -222,11 +235,18 @@ static struct qn_verdict interrupted(struct quern_worker *worker, const struct q
     return verdict;
 }
 
+static struct qn_verdict_rules rules_of(struct quern_worker *worker)
+{
+    return (struct qn_verdict_rules){
+        .clock = worker->clock, .retry = &worker->options.retry, .worker = worker};
+}
+
 void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
                           enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
 {
     bool started = run->phase != QN_RUN_WAITING;
-    struct qn_verdict verdict = interrupted(worker, run, reason, started);
+    const struct qn_verdict_rules rules = rules_of(worker);
+    struct qn_verdict verdict = interrupted(&rules, run, reason, started);
     char why[QN_FAILURE_WHY_SIZE]; /* the class says no more than the text: "timeout" */
     make_final(run, class_of(reason), reason, &verdict, why);
     verdict.error = interruption(run, reason, run->interruption);
@@ -235,12 +255,12 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
 
 /* The handler has ended: its own error text follows the cause of the cancellation. Out of memory
  * only its own text is kept. */
-static void judge_interrupted(struct quern_worker *worker, struct quern_run *run,
+static void judge_interrupted(const struct qn_verdict_rules *rules, struct quern_run *run,
                               enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
 {
     char what[QN_INTERRUPTION_SIZE];
     const char *cause = interruption(run, reason, what);
-    struct qn_verdict verdict = interrupted(worker, run, reason, !run->not_started);
+    struct qn_verdict verdict = interrupted(rules, run, reason, !run->not_started);
     if (cause != NULL) {
         char text[QN_ERROR_TEXT_SIZE_MAX + 1];
         int size = snprintf(text, sizeof text, "%s%s%s", cause, run->error != NULL ? ": " : "",
@@ -252,7 +272,7 @@ static void judge_interrupted(struct quern_worker *worker, struct quern_run *run
 }
 
 /* Its process died: what its handler's options say. */
-static void judge_crash(struct quern_worker *worker, const struct quern_run *run,
+static void judge_crash(const struct qn_verdict_rules *rules, const struct quern_run *run,
                         struct qn_verdict *verdict)
 {
     int32_t policy = run->entry != NULL ? run->entry->options.on_crash : QUERN_ON_CRASH_REQUEUE;
@@ -261,7 +281,7 @@ static void judge_crash(struct quern_worker *worker, const struct quern_run *run
         return;
     case QUERN_ON_CRASH_FAIL:
         verdict->kind = QN_RETRY;
-        verdict->delay_ms = retry_delay_ms(worker, run);
+        verdict->delay_ms = retry_delay_ms(rules, run);
         break;
     case QUERN_ON_CRASH_ARCHIVE:
         verdict->kind = QN_ARCHIVE;
@@ -325,24 +345,53 @@ static void call_on_error(struct quern_run *run, struct qn_verdict *verdict)
     verdict->error = is_own ? run->error : verdict->error;
 }
 
+/* Its child has made the verdict (qn_verdict_judge_by), and called on_error with it. The worker may
+ * know of a cancellation that the child did not see. */
+static void take_judged(const struct qn_verdict_rules *rules, const struct quern_run *run,
+                        enum qn_cancel_reason reason, struct qn_verdict *ret_verdict)
+{
+    struct qn_verdict verdict = {
+        .offered = true, .outcome = run->outcome, .error = text_or(run->error, "")};
+    if (reason == QN_REASON_OPERATOR_ARCHIVE) {
+        verdict.kind = QN_CANCEL;
+        verdict.outcome = QUERN_ARCHIVE;
+    } else if (run->outcome == QUERN_ARCHIVE) {
+        verdict.kind = QN_ARCHIVE;
+    } else {
+        verdict.kind = QN_RETRY;
+        verdict.delay_ms = retry_delay_ms(rules, run);
+    }
+    *ret_verdict = verdict;
+}
+
 void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict)
 {
+    const struct qn_verdict_rules rules = rules_of(worker);
+    qn_verdict_judge_by(&rules, run, ret_verdict);
+}
+
+void qn_verdict_judge_by(const struct qn_verdict_rules *rules, struct quern_run *run,
+                         struct qn_verdict *ret_verdict)
+{
     enum qn_cancel_reason reason = qn_run_cancel_reason(run);
-    if (is_final(run->outcome)) {
+    if (is_final(run->outcome) && !run->judged) {
         reason = QN_REASON_NONE;
     }
     if (run->error_class[0] == '\0') {
         quern_run_set_error_class(run, run->crashed ? "crash" : class_of(reason));
     }
-    if (reason == QN_REASON_NONE) {
+    bool stays = reason != QN_REASON_LEASE_LOST && reason != QN_REASON_SHUTDOWN;
+    if (run->judged && stays) {
+        take_judged(rules, run, reason, ret_verdict);
+    } else if (reason == QN_REASON_NONE) {
         *ret_verdict = (struct qn_verdict){.offered = true, .outcome = run->outcome};
-        judge_outcome(worker, run, ret_verdict);
+        judge_outcome(rules, run, ret_verdict);
     } else {
-        judge_interrupted(worker, run, reason, ret_verdict);
+        judge_interrupted(rules, run, reason, ret_verdict);
     }
     if (ret_verdict->kind == QN_CRASH) {
-        judge_crash(worker, run, ret_verdict);
+        judge_crash(rules, run, ret_verdict);
     }
     char why[QN_FAILURE_WHY_SIZE];
     make_final(run, run->error_class, reason, ret_verdict, why);

@@ -7,9 +7,19 @@
 
 struct quern_worker;
 
+/* What it takes, besides the run. */
+struct qn_verdict_rules {
+    const struct quern_clock *clock;
+    const quern_retry_policy *retry; /* the worker's own */
+    struct quern_worker *worker;     /* NULL: in a child */
+};
+
 /* The verdict for a handler that returned. On its thread; may call the user's retry_delay_ms. */
 void qn_verdict_judge(struct quern_worker *worker, struct quern_run *run,
                       struct qn_verdict *ret_verdict);
+/* The same in its child, where on_error is called. */
+void qn_verdict_judge_by(const struct qn_verdict_rules *rules, struct quern_run *run,
+                         struct qn_verdict *ret_verdict);
 /* The verdict for a run whose handler is abandoned, or was never started: by its cancel reason.
  * With mutex held, but for a run that is to be given back. */
 void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,

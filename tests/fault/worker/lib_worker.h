@@ -81,6 +81,7 @@ struct rig {
     size_t stale_count; /* reports of outcomes that were refused */
     char log[RIG_LOG_SIZE];
     size_t log_size;
+    pid_t test_pid;  /* as a test has noted it */
     char seen[1024]; /* by a handler of the test's own */
 };
 
