@@ -7,6 +7,7 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 program=$QUERN_SOURCE/tests/package/program.c
+handlers=$QUERN_SOURCE/examples/handlers.c
 
 DESTDIR=$work/stage cmake --install "$QUERN_BUILD" --prefix /opt/quern >"$work/log" ||
     fail "install: $(cat "$work/log")"
@@ -40,8 +41,34 @@ runs()
     [ "$(cat "$work/said")" = 1 ] || fail "$1 says: $(cat "$work/said")"
 }
 
+# serves OBJECT [NEEDED] - the installed program runs tasks by the handlers of this shared object,
+# also if it needs libquern.so.
+serves()
+{
+    said=$(objdump -p "$work/$1" | grep -c 'NEEDED *libquern') || true
+    [ "$said" = "${2-0}" ] || fail "$1: needs libquern $said times"
+    served="$prefix/bin/quern --broker $work/served.db"
+    rm -rf "$work"/served.db*
+    { $served enqueue greet World --id a --retention 1h &&
+        $served enqueue divide '6 0' --id b --retry-max never; } >"$work/log" 2>&1 ||
+        fail "enqueue: $(cat "$work/log")"
+    code=0
+    ASAN_OPTIONS=detect_odr_violation=0 $served work --drain --pool prefork \
+        --handlers "$work/$1" >"$work/log" 2>&1 || code=$?
+    [ "$code" = 3 ] || fail "work --handlers $1: $code: $(cat "$work/log")"
+    [ "$($served task inspect a --result)" = "hello, World" ] ||
+        fail "$1: greet: $(cat "$work/log")"
+    $served task inspect b | grep -q SIGFPE ||
+        fail "$1: divide: $(cat "$work/log")"
+}
+
 # shellcheck disable=SC2046,SC2086 # flags are lists of words
 {
+    $CC $CFLAGS -shared -fPIC -o "$work/handlers.so" "$handlers" $(pkg-config --cflags quern)
+    serves handlers.so
+    $CC $CFLAGS -shared -fPIC -Wl,--no-as-needed -o "$work/linked.so" "$handlers" \
+        $(pkg-config --cflags --libs quern)
+    serves linked.so 1
     $CC $CFLAGS -o "$work/shared" "$program" $(pkg-config --cflags --libs quern)
     runs shared
     # All of quern from the archive, its libraries as the system has them.
@@ -66,11 +93,14 @@ runs()
 if [ -n "$CXX" ]; then
     cmake -S "$QUERN_SOURCE/tests/package" -B "$work/cmake" -G Ninja \
         -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-        -DCMAKE_C_FLAGS="$CFLAGS" -DCMAKE_CXX_FLAGS="$CFLAGS" >"$work/log" 2>&1 &&
+        -DCMAKE_C_FLAGS="$CFLAGS" -DCMAKE_CXX_FLAGS="$CFLAGS" -DHANDLERS="$handlers" \
+        >"$work/log" 2>&1 &&
         cmake --build "$work/cmake" >>"$work/log" 2>&1 || fail "find_package: $(cat "$work/log")"
     for name in shared_c static_c shared_cxx; do
         runs "cmake/$name"
     done
+    serves cmake/handlers.so
+    serves cmake/linked_handlers.so 1
 fi
 
 # As a part of another project: the same name for the library, and nothing else is built.
