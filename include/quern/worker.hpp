@@ -134,6 +134,20 @@ class worker
     {
         quern_worker_resume(worker_.get());
     }
+    void log_runs() noexcept
+    {
+        quern_worker_log_runs(worker_.get());
+    }
+    /* New children come from this executed zygote, see quern_worker_reload. It may end afterwards.
+     * Any thread. */
+    void reload(const quern::zygote &successor)
+    {
+        detail::must([&](quern_error &err) { return reload(successor, err); });
+    }
+    quern_status reload(const quern::zygote &successor, quern_error &err) noexcept
+    {
+        return quern_worker_reload(worker_.get(), successor.get(), &err);
+    }
     quern_worker_stats stats() const noexcept
     {
         quern_worker_stats stats{};
@@ -151,6 +165,15 @@ class worker
         parts(quern::mux &&take_mux, worker_options &&take_options)
             : mux(std::move(take_mux)), options(std::move(take_options))
         {
+        }
+        parts(const parts &) = delete;
+        parts &operator=(const parts &) = delete;
+        /* A zygote that was forked refers to the mux that ends here. */
+        ~parts()
+        {
+            if (options.zygote && !options.zygote->is_program()) {
+                options.zygote->close();
+            }
         }
         quern::mux mux;
         worker_options options;

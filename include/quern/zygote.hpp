@@ -22,12 +22,13 @@ class zygote
     }
     /* First thing in main, when `handlers` is complete. on_child_start: see quern_zygote_options;
      * an exception ends the child. */
-    explicit zygote(const mux &handlers, const std::function<void()> &on_child_start = {})
+    explicit zygote(const quern::mux &handlers, const std::function<void()> &on_child_start = {})
     {
         detail::must([&](quern_error &err) { return start(handlers, on_child_start, *this, err); });
     }
-    static quern_status start(const mux &handlers, const std::function<void()> &on_child_start,
-                              zygote &ret_zygote, quern_error &err) noexcept
+    static quern_status start(const quern::mux &handlers,
+                              const std::function<void()> &on_child_start, zygote &ret_zygote,
+                              quern_error &err) noexcept
     {
         quern_zygote *made = nullptr;
         const quern_zygote_options options = view(on_child_start);
@@ -72,17 +73,42 @@ class zygote
     }
 
     /* In the program that was executed: until the worker is gone. */
-    static void serve(const mux &handlers, const std::function<void()> &on_child_start = {})
+    static void serve(const quern::mux &handlers, const std::function<void()> &on_child_start = {})
     {
         detail::must([&](quern_error &err) { return serve(handlers, on_child_start, err); });
     }
-    static quern_status serve(const mux &handlers, const std::function<void()> &on_child_start,
+    static quern_status serve(const quern::mux &handlers,
+                              const std::function<void()> &on_child_start,
                               quern_error &err) noexcept
     {
         const quern_zygote_options options = view(on_child_start);
         return quern_zygote_serve(handlers.get(), &options, &err);
     }
 
+    /* Beside the handlers of an executed zygote the worker runs this command; until it has the
+     * zygote. Errors: as mux::exec; QUERN_E_INVALID for one that was not executed. */
+    zygote &add_command(const std::string &pattern, const std::string &command,
+                        const quern_exec_options &options = {})
+    {
+        detail::must([&](quern_error &err) { return add_command(pattern, command, options, err); });
+        return *this;
+    }
+    quern_status add_command(const std::string &pattern, const std::string &command,
+                             const quern_exec_options &options, quern_error &err) noexcept
+    {
+        return quern_mux_exec(mux(), pattern.c_str(), command.c_str(), &options, &err);
+    }
+    /* quern_zygote_mux; nullptr: it was not executed. */
+    quern_mux *mux() const noexcept
+    {
+        return quern_zygote_mux(zygote_.get());
+    }
+
+    /* Ends it now; one that was forked ends with its worker. */
+    void close() noexcept
+    {
+        zygote_.reset();
+    }
     bool is_program() const noexcept
     {
         return is_program_;

@@ -2,6 +2,9 @@
 /* hpp.cpp - what quern.hpp promises, over a real file: test_hpp.sh builds it as C++17 and C++20. */
 #include <quern/quern.hpp>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -314,14 +317,90 @@ static void a_lambda_aggregates_a_group(const std::string &url)
     CHECK(log == "thrown ab");
 }
 
+static quern::mux mux_for_children(const char *pattern)
+{
+    quern::mux mux;
+    mux.handle(pattern, [](quern::run &run, const quern::task_view &) {
+        run.write_result(std::to_string(getpid()));
+    });
+    return mux;
+}
+
+/* First, since a zygote is forked before there are threads. */
+static void children_run_handlers(const std::string &url)
+{
+    quern::mux mux = mux_for_children("child");
+    quern::worker_options options;
+    options.zygote = std::make_shared<quern::zygote>(mux);
+    CHECK(!options.zygote->is_program() && options.zygote->mux() == nullptr);
+    CHECK(thrown_by([&] { options.zygote->add_command("t", "true"); }) == QUERN_E_INVALID);
+    options.drain = true;
+    quern::client client(url);
+    quern::task task = task_of("child");
+    task.retention = 1min;
+    std::string id(client.enqueue(task).id());
+    quern::worker worker(url, std::move(mux), options);
+    worker.run();
+    quern::inspector inspector(url);
+    std::string pid(inspector.task("default", id).result());
+    CHECK(!pid.empty() && pid != std::to_string(getpid()));
+}
+
+static void zygotes_are_executed_and_replaced(const std::string &url)
+{
+    const char *self = "/proc/self/exe";
+    quern::zygote first = quern::zygote::exec(self, {"serve", "child"});
+    quern::zygote second = quern::zygote::exec(self, {"serve", "child"});
+    quern::zygote other = quern::zygote::exec(self, {"serve", "other"});
+    CHECK(thrown_by([&] { quern::zygote::exec("/bin/true"); }) != QUERN_OK);
+    CHECK(first.is_program() && first.mux() != nullptr);
+    CHECK(thrown_by([&] { first.add_command("child", "true"); }) == QUERN_E_CONFLICT);
+    first.add_command("command", "true");
+    std::atomic<int> runs{0};
+    quern::worker worker(nullptr);
+    quern::worker_options options;
+    options.zygote = std::make_shared<quern::zygote>(std::move(first));
+    options.on_run = [&](const quern_run_report &report) {
+        CHECK(report.outcome == QUERN_DONE);
+        runs++;
+    };
+    quern_error err{};
+    CHECK(quern::worker::open(url, quern::mux(), options, worker, err) == QUERN_OK);
+    CHECK(thrown_by([&] { worker.reload(second); }) == QUERN_E_STATE);
+    quern::client client(url);
+    std::thread thread([&worker] { worker.run(); });
+    auto run_one = [&](const char *type) {
+        int before = runs;
+        client.enqueue(task_of(type));
+        while (runs == before) {
+            std::this_thread::sleep_for(1ms);
+        }
+    };
+    run_one("child");
+    run_one("command");
+    CHECK(thrown_by([&] { worker.reload(other); }) == QUERN_E_INVALID);
+    worker.log_runs();
+    worker.reload(second);
+    CHECK(worker.reload(second, err) == QUERN_E_STATE);
+    run_one("child");
+    worker.stop();
+    thread.join();
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3 && argv[1] == std::string("serve")) {
+        quern::zygote::serve(mux_for_children(argv[2]));
+        return 0;
+    }
     CHECK(argc == 2);
+    children_run_handlers(std::string(argv[1]) + ".children");
     errors_are_thrown_or_returned(argv[1]);
     a_copied_task_keeps_headers_and_policy(argv[1]);
     exceptions_become_retries(argv[1]);
     lambdas_keep_what_they_capture(argv[1]);
     schedulers_have_callbacks_and_stop(argv[1]);
     a_lambda_aggregates_a_group(argv[1]);
+    zygotes_are_executed_and_replaced(argv[1]);
     return 0;
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What a run of quern changes in its task - payload, queue, retries, the reason of a snooze - as Go's
-Inspector shows it and Go's worker runs it; and tasks of Go's client that quern changes. Limits of a
-run that a task brings along mean nothing to Go."""
+"""What a run of quern changes in its task - payload, queue, retries, the reason of a snooze - as
+Go's Inspector shows it and Go's worker runs it; and tasks of Go's client that quern changes. Limits
+of a run that a task brings along mean nothing to Go."""
 
 import lib_interop
 from lib_interop import InteropTest, assert_same_task, b64, unb64
@@ -56,7 +56,8 @@ class CheckpointTest(InteropTest):
         self.assertEqual(info["retention_ms"], HOUR_MS)
         if queue == "other":
             self.assertIn("other", self.go("queues"))
-            self.assertIn("not found", self.go.request("task", queue="default", id=task_id)["error"])
+            gone = self.go.request("task", queue="default", id=task_id)
+            self.assertIn("not found", gone["error"])
             self.assertEqual(self.go("queue", queue="default")["Size"], 0)
         self.assertEqual([row["id"] for row in self.go("list", queue=queue, state="retry")],
                          [task_id])
