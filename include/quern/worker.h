@@ -85,7 +85,9 @@ typedef struct quern_worker_options {
     uint32_t child_runs_max; /* a prefork child is replaced after so many runs; 0: never */
     uint32_t reserved;       /* 0 */
     uint64_t child_rss_max;  /* the same when it has more resident memory, in bytes, after a run */
-    quern_zygote *zygote;    /* of the prefork pool; for one worker, and freed after it */
+    /* Of the prefork pool; it also forks commands, with any pool (NULL: this process does). For one
+     * worker, and freed after it. */
+    quern_zygote *zygote;
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

@@ -32,10 +32,11 @@ typedef struct quern_zygote_options {
 } quern_zygote_options;
 
 /* Forks the zygote. `mux` cannot be changed any more, and must outlive it; handlers, middlewares
- * and their callbacks run in children only, commands and aggregators in the worker. Buffers of
- * stdio should be empty, and no lock held. options may be NULL. The caller frees the zygote after
- * the worker that used it. Errors: QUERN_E_THREADS (this process has other threads), QUERN_E_FULL
- * (no process or no descriptor). */
+ * and their callbacks run in children only, aggregators in the worker. Commands are forked by a
+ * zygote, too: a second one where the mux has both. A worker whose pool is threads uses it for
+ * commands alone. Buffers of stdio should be empty, and no lock held. options may be NULL.
+ * The caller frees the zygote after the worker that used it. Errors: QUERN_E_THREADS (this process
+ * has other threads), QUERN_E_FULL (no process or no descriptor). */
 QUERN_NODISCARD static inline quern_status quern_zygote_start(const quern_mux *mux,
                                                               const quern_zygote_options *options,
                                                               quern_zygote **ret_zygote,
