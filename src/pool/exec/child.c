@@ -117,7 +117,7 @@ static void terminate(struct watch *watch)
 {
     watch->fds[CANCEL].fd = -1; /* the caller's: not closed */
     watch->end->cancelled = true;
-    qn_spawned_signal(watch->child, SIGTERM);
+    qn_spawn_signal(watch->child, SIGTERM);
     watch->alarm_mono_ns = qn_clock_mono_ns() + watch->spec->kill_after_ms * QN_NS_PER_MS;
 }
 
@@ -153,7 +153,7 @@ static void reap(struct watch *watch)
 {
     watch->ended = true;
     watch->fds[PROCESS].fd = -1; /* closed by this: */
-    qn_spawned_reap(watch->child);
+    qn_spawn_reap(watch->child);
     close_watched(watch, IN);
     watch->fds[CANCEL].fd = -1;
     watch->alarm_mono_ns = qn_clock_mono_ns() + LINGER_MS * QN_NS_PER_MS;
@@ -215,7 +215,7 @@ static bool handle_alarm(struct watch *watch)
         return true;
     }
     watch->alarm_mono_ns = INT64_MAX;
-    qn_spawned_signal(watch->child, SIGKILL);
+    qn_spawn_signal(watch->child, SIGKILL);
     return false;
 }
 

@@ -265,12 +265,12 @@ quern_status qn_launcher_start(struct qn_launcher *launcher,
     return QUERN_OK;
 }
 
-int qn_launched_fd(const struct qn_launched *launched)
+int qn_launcher_fd(const struct qn_launched *launched)
 {
     return launched->end_fd;
 }
 
-void qn_launched_signal(struct qn_launched *launched, int number)
+void qn_launcher_signal(struct qn_launched *launched, int number)
 {
     (void)pthread_mutex_lock(&launched->launcher->mutex);
     if (!launched->has_ended && launched->pid != 0) {
@@ -281,7 +281,7 @@ void qn_launched_signal(struct qn_launched *launched, int number)
     (void)pthread_mutex_unlock(&launched->launcher->mutex);
 }
 
-pid_t qn_launched_pid(struct qn_launched *launched)
+pid_t qn_launcher_pid(struct qn_launched *launched)
 {
     (void)pthread_mutex_lock(&launched->launcher->mutex);
     pid_t pid = launched->has_ended ? 0 : launched->pid;
@@ -289,7 +289,7 @@ pid_t qn_launched_pid(struct qn_launched *launched)
     return pid;
 }
 
-void qn_launched_finish(struct qn_launched *take_launched, struct qn_launch_end *ret_end)
+void qn_launcher_finish(struct qn_launched *take_launched, struct qn_launch_end *ret_end)
 {
     struct pollfd ended = {.fd = take_launched->end_fd, .events = POLLIN};
     while (poll(&ended, 1, -1) <= 0) {

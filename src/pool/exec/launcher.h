@@ -38,13 +38,13 @@ void qn_launcher_release(struct qn_launcher *launcher);
 QUERN_NODISCARD quern_status qn_launcher_start(struct qn_launcher *launcher,
                                                const struct qn_zygote_command *command,
                                                struct qn_launched **ret_launched, quern_error *err);
-/* Readable once it has ended or was refused; valid until qn_launched_finish. */
-int qn_launched_fd(const struct qn_launched *launched);
+/* Readable once it has ended or was refused; valid until qn_launcher_finish. */
+int qn_launcher_fd(const struct qn_launched *launched);
 /* To its group, as soon as it has started; nothing if it has ended. */
-void qn_launched_signal(struct qn_launched *launched, int number);
+void qn_launcher_signal(struct qn_launched *launched, int number);
 /* Its process; 0: it has not started, or has ended. */
-pid_t qn_launched_pid(struct qn_launched *launched);
+pid_t qn_launcher_pid(struct qn_launched *launched);
 /* Waits for its end, and frees it. */
-void qn_launched_finish(struct qn_launched *take_launched, struct qn_launch_end *ret_end);
+void qn_launcher_finish(struct qn_launched *take_launched, struct qn_launch_end *ret_end);
 
 #endif

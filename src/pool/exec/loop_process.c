@@ -74,7 +74,7 @@ void qn_loop_process_limit(struct qn_loop_process *process, int64_t cpu_ms, uint
 {
     bool is_limited = cpu_ms > 0 || memory_max > 0;
     if ((is_limited || process->is_limited) && !process->has_ended) {
-        qn_tree_limits_set(qn_spawned_pid(&process->spawned), cpu_ms, memory_max);
+        qn_tree_limits_set(qn_spawn_pid(&process->spawned), cpu_ms, memory_max);
     }
     process->is_limited = is_limited;
 }
@@ -179,7 +179,7 @@ static void read_rest(struct qn_loop_process *process)
 
 static void reap(struct qn_loop_process *process)
 {
-    qn_spawned_reap(&process->spawned);
+    qn_spawn_reap(&process->spawned);
     process->has_ended = true;
     close_fd(&process->spawned.stdin_fd);
     read_rest(process);
@@ -305,7 +305,7 @@ void qn_loop_process_signal(struct qn_loop_process *process, int number)
         return;
     }
     process->killed_by_us = true;
-    qn_spawned_signal(&process->spawned, number);
+    qn_spawn_signal(&process->spawned, number);
 }
 
 quern_status qn_loop_process_refusal(const struct qn_loop_process *process, quern_error *err)

@@ -149,7 +149,7 @@ static quern_status start_by_zygote(const struct qn_spawn_request *request,
     }
     quern_status status = qn_launcher_start(request->launcher, &command, &spawned->launched, err);
     if (status == QUERN_OK) {
-        spawned->end_fd = qn_launched_fd(spawned->launched);
+        spawned->end_fd = qn_launcher_fd(spawned->launched);
     }
     return status;
 }
@@ -197,19 +197,19 @@ fail:
     return status;
 }
 
-void qn_spawned_signal(struct qn_spawned *spawned, int number)
+void qn_spawn_signal(struct qn_spawned *spawned, int number)
 {
     spawned->was_killed = spawned->was_killed || number == SIGKILL;
     if (spawned->launched != NULL) {
-        qn_launched_signal(spawned->launched, number);
+        qn_launcher_signal(spawned->launched, number);
     } else {
         qn_spawn_fork_signal(spawned->pid, number);
     }
 }
 
-pid_t qn_spawned_pid(const struct qn_spawned *spawned)
+pid_t qn_spawn_pid(const struct qn_spawned *spawned)
 {
-    return spawned->launched != NULL ? qn_launched_pid(spawned->launched) : spawned->pid;
+    return spawned->launched != NULL ? qn_launcher_pid(spawned->launched) : spawned->pid;
 }
 
 /* A shell reports the death of its command as 128 + signal. */
@@ -222,12 +222,12 @@ static bool is_out_of_memory(const struct qn_spawned *spawned)
            qn_oom_count(0) > spawned->oom_count;
 }
 
-void qn_spawned_reap(struct qn_spawned *spawned)
+void qn_spawn_reap(struct qn_spawned *spawned)
 {
     struct qn_spawn_end *end = &spawned->end;
     if (spawned->launched != NULL) {
         struct qn_launch_end launch_end;
-        qn_launched_finish(spawned->launched, &launch_end);
+        qn_launcher_finish(spawned->launched, &launch_end);
         spawned->launched = NULL;
         end->status = launch_end.status;
         end->usage = launch_end.usage;

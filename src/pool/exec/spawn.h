@@ -30,7 +30,7 @@ struct qn_spawned {
     int stdout_fd;           /* ours, non-blocking: read its stdout */
     int stderr_fd;           /* ours, non-blocking: read its stderr */
     int progress_fd;         /* ours, non-blocking: read its descriptor 3; -1: it has none */
-    struct qn_spawn_end end; /* after qn_spawned_reap */
+    struct qn_spawn_end end; /* after qn_spawn_reap */
     /* The rest is its own. */
     struct qn_launched *launched; /* NULL: it is a fork of ours */
     pid_t pid;                    /* of that: its guard, see spawn_fork.h */
@@ -54,11 +54,11 @@ struct qn_spawn_request {
 QUERN_NODISCARD quern_status qn_spawn(const struct qn_spawn_request *request,
                                       struct qn_spawned *ret_spawned, quern_error *err);
 /* SIGTERM or SIGKILL to its group, before it is reaped. */
-void qn_spawned_signal(struct qn_spawned *spawned, int number);
+void qn_spawn_signal(struct qn_spawned *spawned, int number);
 /* A process with all of the command below it or in it; 0: it has not started, or has ended. */
-pid_t qn_spawned_pid(const struct qn_spawned *spawned);
+pid_t qn_spawn_pid(const struct qn_spawned *spawned);
 /* Waits for its end, kills the rest of its group, fills in `end`. */
-void qn_spawned_reap(struct qn_spawned *spawned);
+void qn_spawn_reap(struct qn_spawned *spawned);
 /* The command was reaped and has written this text to stderr. QUERN_E_FULL, QUERN_E_INVALID: the
  * shell was not even executed, as qn_child_run says. */
 QUERN_NODISCARD quern_status qn_spawn_refusal(const struct qn_spawned *spawned,
