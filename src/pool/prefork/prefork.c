@@ -10,7 +10,8 @@
  * after a second, and given up after another.
  *
  * The pool's own files: generations.c (zygotes), children.c (processes), window.c (which child gets
- * which item), receive.c (what it answers), ending.c (who is charged when it dies). */
+ * which item), receive.c (what it answers), ending.c (who is charged when it dies), pass_on.c (what
+ * the next program of the worker gets). */
 #include "pool/prefork/prefork.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@
 #include "pool/prefork/inside/children.h"
 #include "pool/prefork/inside/ending.h"
 #include "pool/prefork/inside/generations.h"
+#include "pool/prefork/inside/pass_on.h"
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/state.h"
 #include "pool/prefork/inside/window.h"
@@ -179,7 +181,7 @@ static void *thread_main(void *argument)
 {
     struct qn_prefork *prefork = argument;
     (void)pthread_mutex_lock(&prefork->mutex);
-    while (!prefork->stopping) {
+    while (!prefork->stopping && !prefork->frozen) {
         prefork->woken = false;
         qn_generations_take_next(prefork);
         check_timers(prefork);
@@ -193,11 +195,13 @@ static void *thread_main(void *argument)
         }
         tell_ready(prefork);
         qn_window_fill(prefork);
-        if (!prefork->stopping) {
+        if (!prefork->stopping && !prefork->frozen) {
             wait_and_handle(prefork);
         }
     }
-    end_all(prefork);
+    if (prefork->stopping) {
+        end_all(prefork);
+    }
     (void)pthread_mutex_unlock(&prefork->mutex);
     return NULL;
 }
@@ -238,6 +242,22 @@ static void init_lists(struct qn_prefork *prefork)
     }
 }
 
+static quern_status start_thread(struct qn_prefork *prefork, quern_error *err)
+{
+    return qn_thread_start(&prefork->thread, "quern-prefork", thread_main, prefork, err);
+}
+
+/* Of a pool that has no thread yet; its own zygote stays the caller's. */
+static void drop_generations(struct qn_prefork *prefork)
+{
+    struct qn_generation *newest = qn_generations_newest(prefork);
+    qn_list_remove(&newest->node);
+    qn_free(newest);
+    while (!qn_list_empty(&prefork->generations)) {
+        qn_generations_free(qn_generations_newest(prefork));
+    }
+}
+
 quern_status qn_prefork_new(struct qn_zygote *zygote, const struct qn_prefork_options *options,
                             const struct qn_prefork_ops *ops, struct qn_prefork **ret_prefork,
                             quern_error *err)
@@ -262,9 +282,15 @@ quern_status qn_prefork_new(struct qn_zygote *zygote, const struct qn_prefork_op
     if (status != QUERN_OK) {
         goto fail;
     }
-    status = qn_thread_start(&prefork->thread, "quern-prefork", thread_main, prefork, err);
+    if (options->passed_on != NULL) {
+        status = qn_pass_on_read(prefork, options->passed_on, err);
+    }
+    if (status == QUERN_OK) {
+        status = start_thread(prefork, err);
+    }
     if (status != QUERN_OK) {
-        qn_free(qn_generations_newest(prefork)); /* the zygote stays the caller's */
+        qn_pass_on_forget(prefork);
+        drop_generations(prefork);
         goto fail;
     }
     *ret_prefork = prefork;
@@ -399,13 +425,52 @@ void qn_prefork_count(struct qn_prefork *prefork, struct qn_pool_counts *ret_cou
     *ret_counts = counts;
 }
 
+void qn_prefork_freeze(struct qn_prefork *prefork)
+{
+    (void)pthread_mutex_lock(&prefork->mutex);
+    prefork->frozen = true;
+    qn_children_wake(prefork);
+    (void)pthread_mutex_unlock(&prefork->mutex);
+    (void)pthread_join(prefork->thread, NULL);
+}
+
+quern_status qn_prefork_thaw(struct qn_prefork *prefork, quern_error *err)
+{
+    prefork->frozen = false;
+    quern_status status = start_thread(prefork, err);
+    prefork->frozen = status != QUERN_OK;
+    return status;
+}
+
+bool qn_prefork_describe(struct qn_prefork *prefork, struct qn_buf *out, struct qn_buf *fds,
+                         uint64_t (*key)(const struct qn_prefork_item *item))
+{
+    QN_ASSERT(prefork->frozen);
+    return qn_pass_on_write(prefork, out, fds, key);
+}
+
+void qn_prefork_pass_on(struct qn_prefork *prefork)
+{
+    qn_pass_on_forget(prefork);
+    while (!qn_list_empty(&prefork->generations)) {
+        qn_generations_forget(qn_generations_newest(prefork));
+    }
+    qn_zygote_free(prefork->next_zygote);
+    free_pool(prefork);
+}
+
 void qn_prefork_free(struct qn_prefork *prefork)
 {
     (void)pthread_mutex_lock(&prefork->mutex);
     prefork->stopping = true;
+    bool has_thread = !prefork->frozen;
     qn_children_wake(prefork);
     (void)pthread_mutex_unlock(&prefork->mutex);
-    (void)pthread_join(prefork->thread, NULL);
+    if (has_thread) {
+        (void)pthread_join(prefork->thread, NULL);
+    } else {
+        (void)thread_main(prefork);
+    }
     while (!qn_list_empty(&prefork->generations)) {
         qn_generations_free(qn_generations_newest(prefork));
     }

@@ -94,8 +94,18 @@ struct qn_prefork_options {
     uint64_t frame_size_max; /* of a frame from a child */
     size_t stderr_size_max;  /* last bytes kept for `died`; all is copied to our stderr, too */
     int64_t kill_after_ms;   /* from TERM to KILL of its group */
-    struct qn_zygote_limits limits; /* of each child from its start */
-    void *user;                     /* given to the ops */
+    struct qn_zygote_limits limits;               /* of each child from its start */
+    const struct qn_prefork_passed_on *passed_on; /* NULL: nothing */
+    void *user;                                   /* given to the ops */
+};
+
+/* What a pool of the program before this one has left, see qn_prefork_pass_on. Its children with
+ * items go on as those of an old zygote do after a reload. */
+struct qn_prefork_passed_on {
+    struct qn_bytes state;
+    /* The item that had this key; NULL: there is none, which is an error. */
+    struct qn_prefork_item *(*find)(uint64_t key, void *user);
+    void *user;
 };
 
 /* Starts its children at once. The zygote is the pool's if it succeeds. */
@@ -119,6 +129,20 @@ void qn_prefork_kill(struct qn_prefork *prefork, struct qn_prefork_item *item,
 /* Uses this zygote for new children: those of the old one end after what they have, and then it is
  * freed. Any thread. */
 void qn_prefork_reload(struct qn_prefork *prefork, struct qn_zygote *take_zygote);
+/* Its thread ends; children run on, and what they send waits. No other thread may free it
+ * meanwhile. */
+void qn_prefork_freeze(struct qn_prefork *prefork);
+/* Its thread goes on. On failure it stays frozen. */
+QUERN_NODISCARD quern_status qn_prefork_thaw(struct qn_prefork *prefork, quern_error *err);
+/* Of a frozen pool: appends to `out` what the pool of the next program of this process needs to
+ * know of zygotes and of children with items, and to `fds` the descriptors (as int) that it must
+ * find open. key: finds an item again. Items that have not started are not part of it. False: out
+ * of memory. */
+QUERN_NODISCARD bool qn_prefork_describe(struct qn_prefork *prefork, struct qn_buf *out,
+                                         struct qn_buf *fds,
+                                         uint64_t (*key)(const struct qn_prefork_item *item));
+/* Frees a frozen pool that was described, and ends none of what it has described. */
+void qn_prefork_pass_on(struct qn_prefork *prefork);
 void qn_prefork_count(struct qn_prefork *prefork, struct qn_pool_counts *ret_counts);
 /* Kills what is left and frees all, also the zygote. No item may be submitted. */
 void qn_prefork_free(struct qn_prefork *prefork);

@@ -168,6 +168,26 @@ pid_t qn_zygote_pid(const struct qn_zygote *zygote)
     return zygote->pid;
 }
 
+int qn_zygote_socket(const struct qn_zygote *zygote)
+{
+    return zygote->socket_fd;
+}
+
+void qn_zygote_forget(struct qn_zygote *take_zygote)
+{
+    close_fd(take_zygote->pid_fd);
+    close_fd(take_zygote->epoll_fd);
+    qn_free(take_zygote->hello.data);
+    qn_free(take_zygote);
+}
+
+quern_status qn_zygote_take_over(int take_socket_fd, pid_t pid, struct qn_zygote **ret_zygote,
+                                 quern_error *err)
+{
+    const struct qn_zygote_process process = {.socket_fd = take_socket_fd, .pid = pid};
+    return qn_zygote_adopt(&process, ret_zygote, err);
+}
+
 static bool await(int fd, short what, int timeout_ms)
 {
     struct pollfd ready = {.fd = fd, .events = what};

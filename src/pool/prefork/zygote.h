@@ -60,6 +60,13 @@ QUERN_NODISCARD quern_status qn_zygote_serve(const struct qn_zygote_program *pro
 /* What the served program announced; empty: nothing. Valid as long as the zygote. */
 struct qn_bytes qn_zygote_hello(const struct qn_zygote *zygote);
 pid_t qn_zygote_pid(const struct qn_zygote *zygote);
+/* Its control socket, for qn_zygote_take_over in the next program of this process. */
+int qn_zygote_socket(const struct qn_zygote *zygote);
+/* Frees it and lets its process and the socket be. */
+void qn_zygote_forget(struct qn_zygote *take_zygote);
+/* A zygote that the program before this one has started. On failure it is killed. */
+QUERN_NODISCARD quern_status qn_zygote_take_over(int take_socket_fd, pid_t pid,
+                                                 struct qn_zygote **ret_zygote, quern_error *err);
 /* Ends the zygote and all its children, and frees it. NULL is allowed. */
 void qn_zygote_free(struct qn_zygote *zygote);
 

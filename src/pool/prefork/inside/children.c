@@ -109,7 +109,8 @@ static void fill(struct qn_prefork_child *child, struct qn_prefork *prefork,
     qn_children_set_timer(prefork, child->ready_until_ms);
 }
 
-/* The zygote has the child's ends, or has refused them: they are closed here either way. */
+/* The zygote has the child's ends, or has refused them: they are closed here either way, but for
+ * the page. */
 static bool ask_zygote(struct qn_prefork_child *child, struct ends *ends)
 {
     const struct qn_zygote_ends theirs = {.socket_fd = ends->socket_fds[1],
@@ -120,8 +121,7 @@ static bool ask_zygote(struct qn_prefork_child *child, struct ends *ends)
                                                 &child->prefork->options.limits, &err);
     close_fd(ends->socket_fds[1]);
     close_fd(ends->stderr_fds[1]);
-    close_fd(ends->page_fd);
-    ends->socket_fds[1] = ends->stderr_fds[1] = ends->page_fd = -1;
+    ends->socket_fds[1] = ends->stderr_fds[1] = -1;
     return status == QUERN_OK;
 }
 
@@ -137,6 +137,7 @@ static bool start_child(struct qn_prefork *prefork, struct qn_generation *genera
     }
     fill(child, prefork, generation);
     child->socket_fd = ends.socket_fds[0];
+    child->page_fd = ends.page_fd;
     if (!qn_tail_init(&child->tail, ends.stderr_fds[0], prefork->options.stderr_size_max)) {
         goto fail_ends;
     }
@@ -308,7 +309,8 @@ void qn_children_remove(struct qn_prefork_child *child)
     unwatch(child, child->tail.fd);
     qn_tail_finish(&child->tail);
     close_fd(child->pid_fd);
-    child->pid_fd = -1;
+    close_fd(child->page_fd);
+    child->pid_fd = child->page_fd = -1;
     qn_frame_reader_finish(&child->reader);
     qn_page_free(child->page);
     child->page = NULL;

@@ -34,8 +34,8 @@ struct qn_generation *qn_generations_newest(struct qn_prefork *prefork)
     return QN_CONTAINER_OF(prefork->generations.next, struct qn_generation, node);
 }
 
-quern_status qn_generations_add(struct qn_prefork *prefork, struct qn_zygote *zygote,
-                                quern_error *err)
+static quern_status new_generation(struct qn_prefork *prefork, struct qn_zygote *zygote,
+                                   struct qn_generation **ret_generation, quern_error *err)
 {
     struct qn_generation *generation = qn_alloc_zero(1, sizeof *generation);
     if (generation == NULL) {
@@ -50,8 +50,38 @@ quern_status qn_generations_add(struct qn_prefork *prefork, struct qn_zygote *zy
         qn_free(generation);
         return status;
     }
-    qn_list_prepend(&prefork->generations, &generation->node);
+    *ret_generation = generation;
     return QUERN_OK;
+}
+
+quern_status qn_generations_add(struct qn_prefork *prefork, struct qn_zygote *zygote,
+                                quern_error *err)
+{
+    struct qn_generation *generation = NULL;
+    quern_status status = new_generation(prefork, zygote, &generation, err);
+    if (status == QUERN_OK) {
+        qn_list_prepend(&prefork->generations, &generation->node);
+    }
+    return status;
+}
+
+quern_status qn_generations_add_old(struct qn_prefork *prefork, struct qn_zygote *take_zygote,
+                                    struct qn_generation **ret_generation, quern_error *err)
+{
+    quern_status status = new_generation(prefork, take_zygote, ret_generation, err);
+    if (status == QUERN_OK) {
+        qn_list_append(&prefork->generations, &(*ret_generation)->node);
+    } else {
+        qn_zygote_free(take_zygote);
+    }
+    return status;
+}
+
+void qn_generations_forget(struct qn_generation *generation)
+{
+    qn_list_remove(&generation->node);
+    qn_zygote_forget(generation->zygote);
+    qn_free(generation);
 }
 
 void qn_generations_free(struct qn_generation *generation)

@@ -14,6 +14,13 @@ struct qn_generation *qn_generations_newest(struct qn_prefork *prefork);
 void qn_generations_read(struct qn_prefork *prefork, struct qn_generation *generation);
 /* Uses the zygote of a reload, and frees old ones that have no children left. */
 void qn_generations_take_next(struct qn_prefork *prefork);
+/* An older zygote, without children yet. It is freed on failure. */
+QUERN_NODISCARD quern_status qn_generations_add_old(struct qn_prefork *prefork,
+                                                    struct qn_zygote *take_zygote,
+                                                    struct qn_generation **ret_generation,
+                                                    quern_error *err);
+/* Frees both, and lets the zygote live. */
+void qn_generations_forget(struct qn_generation *generation);
 /* Ends the zygote, and frees both. */
 void qn_generations_free(struct qn_generation *generation);
 

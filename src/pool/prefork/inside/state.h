@@ -49,6 +49,7 @@ struct qn_prefork_child {
     pid_t pid; /* 0: not known yet */
     int pid_fd;
     int socket_fd; /* -1: at its end */
+    int page_fd;   /* for the next program of the worker, see pass_on.h */
     struct qn_page *page;
     struct qn_tail tail;           /* pool's thread */
     struct qn_frame_reader reader; /* pool's thread */
@@ -92,6 +93,7 @@ struct qn_prefork {
     bool sleeping; /* the thread waits in epoll, and was not woken yet */
     bool woken;    /* while it called an op: what it looked at before may have changed */
     bool stopping;
+    bool frozen; /* the thread has ended, or is about to, and will be started again */
     bool is_gone;
     char gone_why[128];
     struct qn_list waiting; /* items */
