@@ -128,6 +128,9 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
     bool quiet = false;
     while (atomic_load(&worker->stops) == 0) {
         follow_quiet(worker, &quiet);
+        if (qn_hand_over_prepare(worker)) {
+            return QUERN_OK;
+        }
         qn_control_log_runs(worker);
         int64_t pause_ms = qn_shortage_watch(worker);
         int64_t wait_ms = qn_stuck_check(worker, &stuck);

@@ -22,6 +22,7 @@
 #include "task/limits.h"
 #include "worker/backoff.h"
 #include "worker/fetch/pump.h"
+#include "worker/hand_over/hand_over.h"
 #include "worker/keeper/keeper.h"
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
@@ -72,13 +73,15 @@ struct quern_worker {
     struct qn_backoff_group backoffs;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
-    _Atomic bool log_runs;        /* requested by quern_worker_log_runs */
-    _Atomic bool progress_posted; /* by a run, for the keeper */
+    _Atomic bool log_runs;         /* requested by quern_worker_log_runs */
+    _Atomic bool progress_posted;  /* by a run, for the keeper */
+    _Atomic uint64_t lease_rounds; /* in which all leases were extended */
 
     struct qn_pump pump;
     struct qn_keeper keeper;
     struct qn_early_acks early_acks;
     struct qn_worker_groups groups;
+    struct qn_hand_over hand_over;
 
     pthread_mutex_t mutex; /* guards all below */
     struct qn_signals signals;

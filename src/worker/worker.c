@@ -101,6 +101,7 @@ static void dismantle(struct quern_worker *worker)
 {
     qn_broker_close(worker->broker);
     qn_begin_forget_url(worker);
+    qn_hand_over_finish(worker);
     qn_pump_finish(worker);
     qn_options_finish(worker);
     qn_log_finish(&worker->log);
@@ -200,10 +201,13 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
     if (status == QUERN_OK) {
         status = qn_control_until_stopped(worker, err);
     }
-    qn_shutdown_drain(worker);
+    bool passes = worker->hand_over.is_passing;
+    if (!passes) {
+        qn_shutdown_drain(worker);
+    }
     qn_begin_hurry(worker, true);
     end_threads(worker, threads, count);
-    if (!qn_data_loss_found(worker, NULL) && !qn_shutdown_has_fallen(worker)) {
+    if (!passes && !qn_data_loss_found(worker, NULL) && !qn_shutdown_has_fallen(worker)) {
         qn_shutdown_log_unconfirmed(worker);
     }
     return status;
@@ -247,13 +251,26 @@ static bool end_pool(struct quern_worker *worker, int64_t wait_ms)
         return false;
     }
     /* Then no thread answers a child any more. */
-    if (!qn_remote_end(worker)) {
+    if (!worker->hand_over.is_passing && !qn_remote_end(worker)) {
         return false;
     }
     if (pool != NULL) {
         qn_mux_thaw(worker->mux);
     }
     return true;
+}
+
+/* Its record stays, because its process does. A thread that did not end uses nothing of what is
+ * passed on. If it fails, the children end, and their tasks are those of a worker that has died. */
+static quern_status pass_on(struct quern_worker *worker, quern_status status, quern_error *err)
+{
+    if (status == QUERN_OK) {
+        status = qn_hand_over_write(worker, err);
+    }
+    if (status != QUERN_OK) {
+        (void)qn_remote_end(worker);
+    }
+    return status;
 }
 
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
@@ -272,7 +289,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     if (status != QUERN_OK) {
         goto deregister;
     }
-    status = qn_remote_start(worker, err);
+    status = qn_remote_start(worker, qn_hand_over_passed_on(worker), err);
     status = status == QUERN_OK ? qn_commands_start(worker, err) : status;
     if (status != QUERN_OK) {
         (void)qn_pool_stop(pool, INT64_MAX); /* it has no thread yet */
@@ -285,6 +302,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
            QN_LOG_TEXT("queues", worker->queues_text),
            QN_LOG_NUMBER("concurrency", worker->options.concurrency));
+    qn_hand_over_settle(worker);
     qn_unknown_log_served(worker);
     qn_queue_check_log(worker);
     status = run_threads(worker, err);
@@ -292,6 +310,9 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
     if (ended) {
         qn_commands_end(worker);
+    }
+    if (worker->hand_over.is_passing) {
+        return pass_on(worker, status, err);
     }
     quern_error lost;
     if (status == QUERN_OK && qn_data_loss_found(worker, &lost)) {

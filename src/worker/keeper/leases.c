@@ -110,6 +110,9 @@ static quern_status extend_all(struct quern_worker *worker, uint64_t round, quer
                                   worker->options.lease_ms, err);
         settle(worker, &batch, status == QUERN_OK);
     } while (status == QUERN_OK && batch.count == EXTENSIONS_MAX);
+    if (status == QUERN_OK) {
+        atomic_fetch_add(&worker->lease_rounds, 1);
+    }
     return status;
 }
 

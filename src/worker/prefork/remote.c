@@ -280,7 +280,8 @@ static void note_failure(pid_t pid, const char *why, void *user)
     qn_supply_note_failure(user, pid, why);
 }
 
-quern_status qn_remote_start(struct quern_worker *worker, quern_error *err)
+quern_status qn_remote_start(struct quern_worker *worker,
+                             const struct qn_prefork_passed_on *passed_on, quern_error *err)
 {
     static const struct qn_prefork_ops ops = {.begin = begin,
                                               .encode = encode,
@@ -302,6 +303,7 @@ quern_status qn_remote_start(struct quern_worker *worker, quern_error *err)
         .frame_size_max = QN_WIRE_SIZE_MAX,
         .stderr_size_max = STDERR_SIZE_MAX,
         .kill_after_ms = QN_KILL_AFTER_MS,
+        .passed_on = passed_on,
         .user = worker,
     };
     struct qn_zygote *zygote = qn_nursery_take(worker->options.zygote);

@@ -5,12 +5,16 @@
 
 #include <stdbool.h>
 
+#include "pool/prefork/prefork.h"
 #include "quern/status.h"
 
 struct quern_worker;
 
-/* Makes worker->prefork if its options say so; it takes their zygote. */
-QUERN_NODISCARD quern_status qn_remote_start(struct quern_worker *worker, quern_error *err);
+/* Makes worker->prefork if its options say so; it takes their zygote. passed_on: NULL, or what it
+ * takes over. */
+QUERN_NODISCARD quern_status qn_remote_start(struct quern_worker *worker,
+                                             const struct qn_prefork_passed_on *passed_on,
+                                             quern_error *err);
 /* Kills all children and ends the pool. False: a child that was killed has not ended (it hangs in
  * the kernel), so the pool stays as it is. */
 bool qn_remote_end(struct quern_worker *worker);

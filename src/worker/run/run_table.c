@@ -188,6 +188,20 @@ void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run)
     count_charged(table, take_run, 1);
 }
 
+void qn_run_table_take_over(struct qn_run_table *table, struct quern_run *take_run)
+{
+    qn_run_table_add(table, take_run);
+    bool is_limited = take_run->entry != NULL && take_run->entry->options.concurrency > 0;
+    struct qn_run_type *type = is_limited ? type_of(table, take_run->entry) : NULL;
+    if (type != NULL) {
+        take_run->type = type;
+        take_run->place = QN_PLACE_TAKEN;
+        type->taken++;
+    }
+    take_run->submitted = true;
+    qn_run_table_start(table, take_run);
+}
+
 void qn_run_table_start(struct qn_run_table *table, struct quern_run *run)
 {
     QN_ASSERT(run->phase == QN_RUN_WAITING);

@@ -62,6 +62,9 @@ int64_t qn_run_table_aside_ms(struct qn_run_table *table, const struct quern_run
                               int64_t now_mono_ns, struct qn_random *random);
 /* Takes over the caller's reference. */
 void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run);
+/* A run that has started in the program before this one. Its place is its own, also where its
+ * pattern has fewer by now. */
+void qn_run_table_take_over(struct qn_run_table *table, struct quern_run *take_run);
 /* The handler's thread gets a reference. */
 void qn_run_table_start(struct qn_run_table *table, struct quern_run *run);
 /* A waiting or running run has ended. */
