@@ -119,6 +119,8 @@ int qn_cli_take_broker_option(struct qn_cli *cli)
     }
     int exit_code = qn_cli_url_with_password(cli, given, &cli->given_url);
     if (exit_code == QN_EXIT_OK) {
+        cli->given_word = given;
+        cli->given_text = qn_memory_must(qn_secret_strdup(given));
         star_out((char *)(uintptr_t)given); /* a part of argv, which is ours to write */
         cli->args.globals[QN_GLOBAL_BROKER].text = cli->given_url;
     }

@@ -34,9 +34,11 @@ struct qn_cli {
     size_t noun_count;
     const struct qn_noun *noun;
     const struct qn_verb *verb;
-    char where[32];   /* "queue list": the start of every error line */
-    char *given_url;  /* a secret.h text; what --broker named, with its password */
-    char *broker_url; /* a secret.h text; see qn_cli_broker_url */
+    char where[32];         /* "queue list": the start of every error line */
+    const char *given_word; /* the argument of --broker, its password starred out; NULL: none */
+    char *given_text;       /* the same as it was; a secret.h text */
+    char *given_url;        /* a secret.h text; what --broker named, with its password */
+    char *broker_url;       /* a secret.h text; see qn_cli_broker_url */
     bool json;
     /* NULL: messages go to stderr as "quern: <where>: text"; else to this function, which logs
      * them. */

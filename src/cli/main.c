@@ -175,6 +175,7 @@ int main(int argc, char **argv)
     qn_args_init(&cli.args, argc, argv);
     int exit_code = qn_terminal_finish(&cli, run_line(&cli));
     qn_args_finish(&cli.args);
+    qn_secret_free(cli.given_text);
     qn_secret_free(cli.given_url);
     qn_secret_free(cli.broker_url);
     return exit_code;

@@ -133,6 +133,9 @@ quern_status qn_handlers_zygote_open(const struct qn_handlers_zygote_start *star
         return qn_error_set(err, QUERN_E_CONNECT, "/proc/self/exe cannot be read");
     }
     self[size] = '\0';
+    if (access(self, X_OK) != 0) { /* it was replaced; this name is ours all the same */
+        (void)snprintf(self, sizeof self, "/proc/self/exe");
+    }
     struct words words = command_line(start);
     quern_status status = quern_zygote_exec(self, words.at, NULL, ret_zygote, err);
     finish_words(&words);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/handlers/zygote.h"
 #include "cli/replay/replay_run.h"
+#include "cli/work/restart.h"
 
 static const struct qn_verb verbs[] = {
     {.name = "replay",
@@ -14,6 +15,11 @@ static const struct qn_verb verbs[] = {
      .options = qn_replay_run_options,
      .option_count = QN_REPLAY_RUN_OPTION_COUNT,
      .run = qn_replay_run},
+    {.name = "takes-over",
+     .operands = "",
+     .summary = "which state of a worker this program reads",
+     .example = "  kill -USR2 PID",
+     .run = qn_work_restart_print},
     {.name = "zygote",
      .operands = "",
      .summary = "the process with the handlers of quern work --handlers",

@@ -16,7 +16,7 @@ struct qn_work_handlers_options {
 /* Starts work->zygote if the command line names a shared object; returns the exit code. */
 QUERN_NODISCARD int qn_work_handlers_open(struct qn_work *work,
                                           struct qn_work_handlers_options options);
-/* For qn_work_signal_reload_on_hup; user is a struct qn_work: loads the object again. Without one
+/* For qn_work_signal_service; user is a struct qn_work: loads the object again. Without one
  * it logs that there is nothing to reload. */
 void qn_work_handlers_reload(quern_worker *worker, void *user);
 /* After the worker was freed. */

@@ -4,8 +4,8 @@
  * A handler has no argument, so the worker it controls is a static of the program. It is set before
  * the handlers are installed and cleared when it ends; the functions of the worker that are called
  * are async-signal-safe. The handlers of signals that end nothing stay until the process is gone:
- * without them USR1 would kill it, and TSTP stop it. HUP and QUIT that were ignored when the
- * program was started (nohup) stay ignored.
+ * without them USR1 and USR2 would kill it, and TSTP stop it. HUP and QUIT that were ignored when
+ * the program was started (nohup) stay ignored.
  *
  * Until there is a worker the signals that end the program are blocked, also where its parent had
  * blocked them, and a thread waits for them: a broker that does not answer may keep the main thread
@@ -23,26 +23,34 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "worker/hand_over/hand_over.h"
+
 #define START_MS 500
-#define SIGNAL_OVER SIGUSR2 /* ends the thread; sent to no other */
+#define CONTINUE_MS 5000     /* of a worker that goes on: its children end with the process */
+#define SIGNAL_OVER SIGRTMIN /* ends the thread; sent to no other */
 
 static quern_worker *_Atomic steered;
 
-/* With --on-hup reload. */
+/* What a signal asks for, and a thread does. */
 static struct {
-    void (*call)(quern_worker *worker, void *user);
+    void (*reload)(quern_worker *worker, void *user); /* NULL: HUP does not reload */
+    bool (*check)(void *user);                        /* NULL: USR2 does not restart */
     void *user;
-    pthread_mutex_t mutex; /* held while it is called, and where `steered` becomes NULL */
+    pthread_mutex_t mutex; /* held while `steered` is used, and where it becomes NULL */
     sem_t asked;
+    atomic_bool reload_asked;
+    atomic_bool restart_asked;
     atomic_bool ended;
     pthread_t thread;
+    bool is_ready;
     bool runs;
-} reload = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} service = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Until there is a worker. */
 static struct {
     pthread_t thread;
     bool runs;
+    bool continues;
     bool stopped; /* a signal came; read when the thread has ended */
 } early;
 
@@ -81,27 +89,76 @@ static void on_log_runs(int number)
     apply_to_worker(quern_worker_log_runs);
 }
 
-static void on_reload(int number)
+static void ask_service(atomic_bool *what)
 {
-    (void)number;
     int saved = errno;
-    (void)sem_post(&reload.asked);
+    atomic_store(what, true);
+    (void)sem_post(&service.asked);
     errno = saved;
 }
 
+static void on_reload(int number)
+{
+    (void)number;
+    ask_service(&service.reload_asked);
+}
+
+/* Nothing without a service: replay has none. */
+static void on_restart(int number)
+{
+    (void)number;
+    if (service.is_ready) {
+        ask_service(&service.restart_asked);
+    }
+}
+
+static void reload(void)
+{
+    (void)pthread_mutex_lock(&service.mutex);
+    service.reload(atomic_load(&steered), service.user);
+    (void)pthread_mutex_unlock(&service.mutex);
+}
+
+/* Else there is no worker, or it is about to end in this way. */
+static bool may_restart(void)
+{
+    (void)pthread_mutex_lock(&service.mutex);
+    const quern_worker *worker = atomic_load(&steered);
+    bool may = worker != NULL && !qn_hand_over_is_under_way(worker);
+    (void)pthread_mutex_unlock(&service.mutex);
+    return may;
+}
+
+/* The check takes a while, in which the worker may end. */
+static void restart(void)
+{
+    if (!may_restart() || !service.check(service.user)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&service.mutex);
+    quern_worker *worker = atomic_load(&steered);
+    if (worker != NULL) {
+        qn_hand_over_ask(worker);
+    }
+    (void)pthread_mutex_unlock(&service.mutex);
+}
+
 /* A signal handler could neither write to the log nor start a process. */
-static void *call_reloads(void *user)
+static void *serve(void *user)
 {
     (void)user;
     for (;;) {
-        while (sem_wait(&reload.asked) != 0) {
+        while (sem_wait(&service.asked) != 0) {
         }
-        if (atomic_load(&reload.ended)) {
+        if (atomic_load(&service.ended)) {
             return NULL;
         }
-        (void)pthread_mutex_lock(&reload.mutex);
-        reload.call(atomic_load(&steered), reload.user);
-        (void)pthread_mutex_unlock(&reload.mutex);
+        if (service.reload != NULL && atomic_exchange(&service.reload_asked, false)) {
+            reload();
+        }
+        if (service.check != NULL && atomic_exchange(&service.restart_asked, false)) {
+            restart();
+        }
     }
 }
 
@@ -110,9 +167,9 @@ static const struct {
     void (*handler)(int);
     bool unless_ignored;
 } signals[] = {
-    {SIGTERM, on_stop, false},     {SIGINT, on_stop, false},   {SIGHUP, on_stop, true},
-    {SIGQUIT, on_stop, true},      {SIGTSTP, on_quiet, false}, {SIGCONT, on_resume, false},
-    {SIGUSR1, on_log_runs, false}, {SIGPIPE, SIG_IGN, false},
+    {SIGTERM, on_stop, false},     {SIGINT, on_stop, false},     {SIGHUP, on_stop, true},
+    {SIGQUIT, on_stop, true},      {SIGTSTP, on_quiet, false},   {SIGCONT, on_resume, false},
+    {SIGUSR1, on_log_runs, false}, {SIGUSR2, on_restart, false}, {SIGPIPE, SIG_IGN, false},
 };
 
 /* HUP only reloads, or the signal was ignored when the program was started. */
@@ -153,25 +210,36 @@ static bool start_thread(pthread_t *ret_thread, void *(*run)(void *user), void *
     return runs;
 }
 
-void qn_work_signal_reload_on_hup(void (*call)(quern_worker *worker, void *user), void *user)
+static void unblock(int number)
 {
-    reload.call = call;
-    reload.user = user;
-    (void)sem_init(&reload.asked, 0, 0);
-    reload.runs = start_thread(&reload.thread, call_reloads, NULL);
-    install(SIGHUP, on_reload); /* without a thread it is only ignored */
-    sigset_t hup;
-    (void)sigemptyset(&hup);
-    (void)sigaddset(&hup, SIGHUP);
-    (void)pthread_sigmask(SIG_UNBLOCK, &hup, NULL);
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, number);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-void qn_work_signal_reload_end(void)
+void qn_work_signal_serve(const struct qn_work_signal_service *calls, void *user)
 {
-    if (reload.runs) {
-        atomic_store(&reload.ended, true);
-        (void)sem_post(&reload.asked);
-        (void)pthread_join(reload.thread, NULL);
+    service.reload = calls->reload;
+    service.check = calls->check;
+    service.user = user;
+    atomic_store(&service.ended, false);
+    (void)sem_init(&service.asked, 0, 0);
+    service.is_ready = true;
+    service.runs = start_thread(&service.thread, serve, NULL);
+    if (calls->reload != NULL) {
+        install(SIGHUP, on_reload); /* without a thread it is only ignored */
+        unblock(SIGHUP);
+    }
+}
+
+void qn_work_signal_serve_end(void)
+{
+    if (service.runs) {
+        atomic_store(&service.ended, true);
+        (void)sem_post(&service.asked);
+        (void)pthread_join(service.thread, NULL);
+        service.runs = false;
     }
 }
 
@@ -184,12 +252,29 @@ void qn_work_signal_hold(void)
     install(SIGTSTP, on_quiet);
     install(SIGCONT, on_resume);
     install(SIGUSR1, on_log_runs);
+    install(SIGUSR2, on_restart);
+}
+
+static void set_mask(int how)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < QN_COUNT_OF(signals); i++) {
+        (void)sigaddset(&set, signals[i].number);
+    }
+    (void)pthread_sigmask(how, &set, NULL);
+}
+
+void qn_work_signal_block(void)
+{
+    set_mask(SIG_BLOCK);
 }
 
 static void *end_without_worker(void *user)
 {
     struct qn_cli *cli = user;
-    const struct timespec start = {.tv_nsec = START_MS * 1000000L};
+    const int64_t wait_ms = early.continues ? CONTINUE_MS : START_MS;
+    const struct timespec start = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
     sigset_t set;
     int number = -1;
     list_ends(&set);
@@ -207,8 +292,9 @@ static void *end_without_worker(void *user)
 }
 
 /* Without a thread they stay blocked until there is a worker. */
-void qn_work_signal_end_early(struct qn_cli *cli)
+void qn_work_signal_end_early(struct qn_cli *cli, bool continues)
 {
+    early.continues = continues;
     early.runs = start_thread(&early.thread, end_without_worker, cli);
 }
 
@@ -221,7 +307,9 @@ void qn_work_signal_start(quern_worker *worker)
         }
     }
     qn_work_signal_release();
+    set_mask(SIG_UNBLOCK);
     if (early.stopped) {
+        early.stopped = false;
         quern_worker_stop(worker);
     }
 }
@@ -245,7 +333,7 @@ void qn_work_signal_stop(void)
             install(signals[i].number, SIG_DFL);
         }
     }
-    (void)pthread_mutex_lock(&reload.mutex);
+    (void)pthread_mutex_lock(&service.mutex);
     atomic_store(&steered, NULL);
-    (void)pthread_mutex_unlock(&reload.mutex);
+    (void)pthread_mutex_unlock(&service.mutex);
 }

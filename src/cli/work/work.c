@@ -22,9 +22,11 @@
 #include "cli/work/end.h"
 #include "cli/work/handlers.h"
 #include "cli/work/queues.h"
+#include "cli/work/restart.h"
 #include "cli/work/signal.h"
 #include "cli/work/start.h"
 #include "cli/work/work.h"
+#include "worker/hand_over/hand_over.h"
 #include "worker/prefork/nursery.h"
 #include "worker/run/mux.h"
 
@@ -311,12 +313,18 @@ static quern_worker_options worker_options(struct qn_work *work)
     };
 }
 
-static int run_worker(struct qn_work *work, const char *url)
+/* One worker, which continues the one before if there was one. *ret_state_fd: what it has handed
+ * over; -1: nothing, it has ended. */
+static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
 {
     quern_error err;
     quern_worker *worker = NULL;
+    *ret_state_fd = -1;
     quern_worker_options worker_opts = worker_options(work);
     quern_status status = quern_worker_new(url, work->mux, &worker_opts, &worker, &err);
+    if (status == QUERN_OK && work->estate.data != NULL) {
+        status = qn_hand_over_adopt(worker, &work->estate, &err);
+    }
     if (status == QUERN_E_INVALID) { /* the URL was right: an option of the command line is not */
         return qn_cli_usage(work->cli, "%s", err.text);
     }
@@ -326,6 +334,10 @@ static int run_worker(struct qn_work *work, const char *url)
     qn_work_signal_start(worker);
     status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
+    if (status == QUERN_OK && qn_hand_over_take(worker, ret_state_fd)) {
+        quern_worker_free(worker);
+        return QN_EXIT_OK;
+    }
     quern_worker_stats stats;
     quern_worker_get_stats(worker, &stats);
     qn_work_end_report(work, &stats);
@@ -367,14 +379,55 @@ static int prepare(struct qn_work *work)
     return exit_code == QN_EXIT_OK ? start_zygote(work) : exit_code;
 }
 
+static void serve(struct qn_work *work)
+{
+    const struct qn_work_signal_service service = {
+        .reload = work->reloads ? qn_work_handlers_reload : NULL, .check = qn_work_restart_check};
+    qn_work_signal_serve(&service, work);
+}
+
+/* Ends commands that stay, and the zygotes, as far as no child of them goes on. */
+static void finish_mux(struct qn_work *work)
+{
+    qn_work_handlers_finish(work);
+    quern_mux_free(work->mux);
+    work->mux = NULL;
+}
+
+/* Where the next program cannot be executed, this one takes over from itself. It has no threads
+ * then, as at its start. */
+static int run_worker(struct qn_work *work, const char *url)
+{
+    int state_fd = -1;
+    int exit_code = run_one(work, url, &state_fd);
+    while (state_fd >= 0) {
+        qn_work_signal_serve_end();
+        finish_mux(work);
+        qn_work_queues_finish(work);
+        qn_work_restart_exec(work, state_fd);
+        exit_code = qn_work_restart_take(work, state_fd);
+        exit_code = exit_code == QN_EXIT_OK ? prepare(work) : exit_code;
+        state_fd = -1;
+        if (exit_code == QN_EXIT_OK) {
+            serve(work);
+            exit_code = run_one(work, url, &state_fd);
+        }
+    }
+    return exit_code;
+}
+
 static int open_and_run(struct qn_work *work)
 {
     const char *url = NULL;
     int exit_code = qn_cli_broker_url(work->cli, true, &url);
-    if (exit_code == QN_EXIT_OK) {
+    if (work->only_checks) {
+        return exit_code;
+    }
+    /* The worker that it continues has asked the broker; this one waits for none of that. */
+    if (exit_code == QN_EXIT_OK && work->estate.data == NULL) {
         exit_code = qn_work_queues_check(work, url);
     }
-    if (exit_code == QN_EXIT_OK) {
+    if (exit_code == QN_EXIT_OK && work->estate.data == NULL) {
         exit_code = qn_work_start(work, url);
     }
     if (exit_code == QN_EXIT_OK) {
@@ -414,30 +467,29 @@ static int run_work(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
-    bool reloads =
+    work->reloads =
         on_hup != NULL ? strcmp(on_hup, "reload") == 0 : qn_args_given(args, OPTION_HANDLERS);
     if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
         exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
-    } else if (on_hup != NULL && !reloads && strcmp(on_hup, "drain") != 0) {
+    } else if (on_hup != NULL && !work->reloads && strcmp(on_hup, "drain") != 0) {
         exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
     } else {
-        exit_code = prepare(work);
-    }
-    if (exit_code == QN_EXIT_OK && reloads) {
-        qn_work_signal_reload_on_hup(qn_work_handlers_reload, work);
+        exit_code = qn_work_restart_read(work);
+        exit_code = exit_code == QN_EXIT_OK ? prepare(work) : exit_code;
     }
     if (exit_code == QN_EXIT_OK) {
-        qn_work_signal_end_early(cli);
+        serve(work);
+        qn_work_signal_end_early(cli, work->estate.data != NULL);
         exit_code = open_and_run(work);
     }
     qn_work_signal_release();
-    qn_work_signal_reload_end();
+    qn_work_signal_serve_end();
     cli->on_message = NULL;
     qn_work_log_finish(&work->log);
     qn_work_queues_finish(work);
     qn_work_end_finish(work);
-    qn_work_handlers_finish(work);
-    quern_mux_free(work->mux);
+    qn_estate_finish(&work->estate);
+    finish_mux(work);
     qn_free(work);
     return exit_code;
 }

@@ -9,6 +9,7 @@
 #include "quern/worker.h"
 #include "quern/zygote.h"
 #include "task/limits.h"
+#include "worker/hand_over/estate.h"
 
 struct qn_work_failed; /* see end.c */
 
@@ -23,9 +24,12 @@ struct qn_work {
     bool until_idle;
     bool no_wait;
     bool aggregates;
+    bool reloads; /* on HUP */
     struct qn_handlers_zygote_start handlers; /* its path is NULL: commands only */
     quern_zygote *zygote;                     /* owned; forks children, and all commands */
     quern_mux *mux;                           /* owned; NULL: that of the zygote */
+    bool only_checks;        /* it is asked whether it could continue a worker, see restart.h */
+    struct qn_estate estate; /* of the worker that it continues; data NULL: of none */
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
 };

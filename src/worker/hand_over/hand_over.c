@@ -29,8 +29,14 @@ enum { LOOK_MS = 10, ANSWER_MS = 5000, STATE_SIZE_MAX = 1 << 30 };
 
 void qn_hand_over_ask(quern_worker *worker)
 {
+    atomic_store(&worker->hand_over.under_way, true);
     atomic_store(&worker->hand_over.asked, true);
     qn_signals_wake_main(worker);
+}
+
+bool qn_hand_over_is_under_way(const quern_worker *worker)
+{
+    return atomic_load(&worker->hand_over.under_way);
 }
 
 /* --- The worker that leaves ----------------------------------------------------------------- */
@@ -164,6 +170,7 @@ bool qn_hand_over_prepare(struct quern_worker *worker)
     }
     if (why != NULL) {
         fetch_again(worker);
+        atomic_store(&worker->hand_over.under_way, false);
         QN_LOG(&worker->log, QUERN_LOG_WARN, "worker goes on, it could not be restarted",
                QN_LOG_TEXT("worker", worker->id), QN_LOG_TEXT("reason", why));
         return false;

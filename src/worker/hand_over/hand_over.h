@@ -22,6 +22,7 @@ struct qn_heir {
 
 struct qn_hand_over {
     _Atomic bool asked;
+    _Atomic bool under_way; /* since it was asked, until it is called off */
     bool is_passing; /* thread of quern_worker_run */
     bool has_state;
     int state_fd;
@@ -37,6 +38,8 @@ struct qn_hand_over {
 /* The worker prepares it, and quern_worker_run returns QUERN_OK. If that is not possible now, it
  * logs why and goes on. Async-signal-safe. */
 void qn_hand_over_ask(quern_worker *worker);
+/* Whether it was asked, and has not called it off. */
+bool qn_hand_over_is_under_way(const quern_worker *worker);
 /* After quern_worker_run. False: it has ended for another reason. *ret_fd: a memfd, the caller's;
  * see qn_estate_keep_open. */
 bool qn_hand_over_take(quern_worker *worker, int *ret_fd);
