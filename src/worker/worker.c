@@ -273,6 +273,17 @@ static quern_status pass_on(struct quern_worker *worker, quern_status status, qu
     return status;
 }
 
+/* False: handlers still run. */
+static bool end_runners(struct quern_worker *worker)
+{
+    bool groups_ended = qn_groups_join(worker, THREADS_END_MS);
+    bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
+    if (ended) {
+        qn_commands_end(worker);
+    }
+    return ended;
+}
+
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 {
     quern_status status = claim(worker, err);
@@ -306,11 +317,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     qn_unknown_log_served(worker);
     qn_queue_check_log(worker);
     status = run_threads(worker, err);
-    bool groups_ended = qn_groups_join(worker, THREADS_END_MS);
-    bool ended = end_pool(worker, THREADS_END_MS) && groups_ended;
-    if (ended) {
-        qn_commands_end(worker);
-    }
+    bool ended = end_runners(worker);
     if (worker->hand_over.is_passing) {
         return pass_on(worker, status, err);
     }

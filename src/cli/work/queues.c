@@ -126,4 +126,5 @@ void qn_work_queues_finish(struct qn_work *work)
     for (size_t i = 0; i < work->queue_count; i++) {
         qn_free(work->names[i]);
     }
+    work->queue_count = 0;
 }

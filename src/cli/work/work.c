@@ -373,9 +373,7 @@ static int start_zygote(struct qn_work *work)
 static int prepare(struct qn_work *work)
 {
     int exit_code = qn_work_queues_read(work, OPTION_QUEUE);
-    if (exit_code == QN_EXIT_OK) {
-        exit_code = make_mux(work);
-    }
+    exit_code = exit_code == QN_EXIT_OK ? make_mux(work) : exit_code;
     return exit_code == QN_EXIT_OK ? start_zygote(work) : exit_code;
 }
 
@@ -426,14 +424,9 @@ static int open_and_run(struct qn_work *work)
     /* The worker that it continues has asked the broker; this one waits for none of that. */
     if (exit_code == QN_EXIT_OK && work->estate.data == NULL) {
         exit_code = qn_work_queues_check(work, url);
+        exit_code = exit_code == QN_EXIT_OK ? qn_work_start(work, url) : exit_code;
     }
-    if (exit_code == QN_EXIT_OK && work->estate.data == NULL) {
-        exit_code = qn_work_start(work, url);
-    }
-    if (exit_code == QN_EXIT_OK) {
-        exit_code = run_worker(work, url);
-    }
-    return exit_code;
+    return exit_code == QN_EXIT_OK ? run_worker(work, url) : exit_code;
 }
 
 static int run_work(struct qn_cli *cli)

@@ -24,7 +24,7 @@ struct qn_work {
     bool until_idle;
     bool no_wait;
     bool aggregates;
-    bool reloads; /* on HUP */
+    bool reloads;                             /* on HUP */
     struct qn_handlers_zygote_start handlers; /* its path is NULL: commands only */
     quern_zygote *zygote;                     /* owned; forks children, and all commands */
     quern_mux *mux;                           /* owned; NULL: that of the zygote */

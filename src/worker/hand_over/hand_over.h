@@ -23,7 +23,7 @@ struct qn_heir {
 struct qn_hand_over {
     _Atomic bool asked;
     _Atomic bool under_way; /* since it was asked, until it is called off */
-    bool is_passing; /* thread of quern_worker_run */
+    bool is_passing;        /* thread of quern_worker_run */
     bool has_state;
     int state_fd;
     struct qn_estate estate; /* until the pool has read its part */
