@@ -297,8 +297,10 @@ quern_outcome quern_run_fail(quern_run *run, quern_outcome outcome, const char *
 
 void quern_run_set_error_class(quern_run *run, const char *error_class)
 {
-    bool is_class = error_class != NULL && qn_handler_options_is_class(error_class);
-    (void)snprintf(run->error_class, sizeof run->error_class, "%s", is_class ? error_class : "");
+    run->error_class[0] = '\0';
+    if (error_class != NULL && qn_handler_options_is_class(error_class)) {
+        (void)snprintf(run->error_class, sizeof run->error_class, "%s", error_class);
+    }
 }
 
 quern_outcome quern_run_again_in(quern_run *run, int64_t delay_ms)

@@ -378,7 +378,7 @@ void qn_verdict_judge_by(const struct qn_verdict_rules *rules, struct quern_run 
     if (is_final(run->outcome) && !run->judged) {
         reason = QN_REASON_NONE;
     }
-    if (run->error_class[0] == '\0') {
+    if (run->error_class[0] == '\0' && (run->crashed || reason != QN_REASON_NONE)) {
         quern_run_set_error_class(run, run->crashed ? "crash" : class_of(reason));
     }
     bool stays = reason != QN_REASON_LEASE_LOST && reason != QN_REASON_SHUTDOWN;
