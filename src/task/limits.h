@@ -47,7 +47,7 @@
 #define QN_PREFETCH_MAX 64         /* fewer waste round trips, more keep tasks from other workers */
 #define QN_PREFETCH_SAMPLES_MIN 32 /* measured runs of a type before any is prefetched */
 #define QN_PREFETCH_MEAN_NS_MAX INT64_C(10000000) /* slower types are not prefetched */
-#define QN_PREFETCH_DEEP 3 /* times as many where that is soon over: with 64 slots two batches */
+#define QN_PREFETCH_DEEP 3 /* times as many, at least QN_PREFETCH_MAX, where that is soon over */
 #define QN_PREFETCH_DEEP_NS INT64_C(5000000) /* soon: one after the other, within this time */
 #define QN_ARCHIVE_SIZE_MAX 10000            /* per queue, as asynq */
 #define QN_ARCHIVE_AGE_MS (90 * 24 * 3600 * INT64_C(1000))

@@ -87,6 +87,7 @@ uint32_t qn_prefetch_ahead(const struct qn_prefetch *prefetch, const char *type,
     /* One after the other, as if there were a single CPU. */
     int64_t in_time = QN_PREFETCH_DEEP_NS / (pace->mean_ns + 1);
     int64_t deep = (int64_t)prefetch->ahead_max * QN_PREFETCH_DEEP;
+    deep = deep > QN_PREFETCH_MAX ? deep : QN_PREFETCH_MAX; /* few slots need full batches, too */
     deep = deep < in_time ? deep : in_time;
     return deep > prefetch->ahead_max ? (uint32_t)deep : prefetch->ahead_max;
 }

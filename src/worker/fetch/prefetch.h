@@ -3,8 +3,8 @@
  *
  * Only types whose runs are short are prefetched: then a batch hides the round trip to the broker.
  * Those that are over at once are fetched further ahead, so that batches are full while two
- * exchanges are in flight. A slow one would wait here while another worker could run it. Guarded by
- * plan_mutex. */
+ * exchanges are in flight, also where there are few slots. A slow one would wait here while another
+ * worker could run it. Guarded by plan_mutex. */
 #ifndef QN_WORKER_FETCH_PREFETCH_H
 #define QN_WORKER_FETCH_PREFETCH_H
 
