@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -134,17 +135,27 @@ bool qn_prefork_call_send(struct qn_prefork_call *call, uint16_t kind, struct qn
     return body.size <= UINT32_MAX && send_frame(call->loop, &header, body.data);
 }
 
+/* Waits in poll: one that waits in recv is woken whenever the worker reads what it has sent. */
+static ssize_t receive(const struct loop *loop, struct qn_room room)
+{
+    struct pollfd readable = {.fd = loop->socket_fd, .events = POLLIN};
+    for (;;) {
+        ssize_t count = recv(loop->socket_fd, room.data, room.size, MSG_DONTWAIT);
+        if (count >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            return count;
+        }
+        (void)poll(&readable, 1, -1);
+    }
+}
+
 /* Reads what there is; waits while there is nothing. */
 static bool receive_more(struct loop *loop, struct qn_frame_reader *reader)
 {
     struct qn_room room = qn_frame_reader_room(reader);
-    ssize_t count = -1;
     if (room.data == NULL) {
         return false;
     }
-    do {
-        count = recv(loop->socket_fd, room.data, room.size, 0);
-    } while (count < 0 && errno == EINTR);
+    ssize_t count = receive(loop, room);
     if (count <= 0 || getppid() != loop->zygote) {
         return false;
     }
