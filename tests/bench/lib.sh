@@ -171,6 +171,49 @@ lateness()
     fi
 }
 
+# megabytes FIELD FILE - the numbers of that field in bytes, as MB.
+megabytes()
+{
+    field "$1" <"$2" | awk '{ printf "%.3f\n", $1 / 1048576 }'
+}
+
+# pools GOAL - handlers in threads and in prefork children, turn by turn, as many of both as there
+# are processors; then how soon a task starts in a child, and is pending again after a death.
+pools()
+{
+    name="drain, threads and children"
+    if picked "$name"; then
+        : >"$folder/threads"
+        : >"$folder/prefork"
+        for turn in $(seq "$turns"); do
+            for pool in threads prefork; do
+                bench "$folder/$pool" drain --tasks 100000 --pool "$pool" \
+                    --concurrency "$(nproc)" ||
+                    { failed "$name"; return; }
+            done
+        done
+        for pool in threads prefork; do
+            goal=-
+            [ "$pool" = threads ] || goal=$1
+            field tasks_per_second <"$folder/$pool" | figure "drain, $pool" tasks/s "$goal"
+            field worker_cpu_us <"$folder/$pool" | figure "drain, $pool, worker CPU per task" us -
+            megabytes worker_rss_bytes "$folder/$pool" | figure "drain, $pool, worker RssAnon" MB -
+        done
+        field child_cpu_us <"$folder/prefork" |
+            figure "drain, prefork, children CPU per task" us -
+        megabytes child_rss_bytes "$folder/prefork" | figure "drain, prefork, child RssAnon" MB -
+        megabytes zygote_rss_bytes "$folder/prefork" |
+            figure "drain, prefork, zygote RssAnon" MB -
+    fi
+    latency "idle latency, prefork" - - --tasks 200 --pool prefork
+    for signal in 9 11; do
+        if measure "death to pending, signal $signal" deaths --tasks 300 --signal "$signal"; then
+            latencies "death to pending, signal $signal" - '<=50'
+        fi
+    done
+    load "drain, commands" - drain --tasks 3000 --pool exec || true
+}
+
 # start_worker BROKER OPTIONS - an idle worker; sets $worker_pid.
 start_worker()
 {

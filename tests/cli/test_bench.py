@@ -13,8 +13,10 @@ LOADS = (["enqueue"], ["enqueue", "--batch", "1"],
          ["enqueue", "--batch", "1", "--concurrency", "3"], ["drain"],
          ["e2e"], ["e2e", "--batch", "1"], ["e2e", "--payload", "0"], ["e2e", "--workers", "3"],
          ["drain", "--active", "150", "--queues", "3", "--workers", "2"],
-         ["enqueue", "--queues", "2"])
-LATENCIES = ([], ["--delayed"], ["--concurrency", "3"], ["--rate", "500"])
+         ["enqueue", "--queues", "2"], ["drain", "--pool", "prefork"],
+         ["e2e", "--pool", "prefork", "--workers", "2"], ["drain", "--pool", "exec"])
+LATENCIES = ([], ["--delayed"], ["--concurrency", "3"], ["--rate", "500"],
+             ["--pool", "prefork"], ["--pool", "prefork", "--delayed"])
 
 
 class BenchTest(CliTest):
@@ -43,6 +45,25 @@ class BenchTest(CliTest):
                 values = [figure[name] for name in names]
                 self.assertEqual(values, sorted(values))
                 self.assertGreaterEqual(values[0], 0)
+
+    def test_deaths_say_when_their_task_is_pending_again(self):
+        for signal in ("9", "11"):
+            with self.subTest(signal=signal):
+                figure = self.json("bench", "deaths", "--tasks", "10", "--signal", signal)
+                self.assertEqual(figure["samples"], 10)
+                self.assertGreater(figure["p50_ms"], 0)
+                self.assertLessEqual(figure["p50_ms"], figure["max_ms"])
+                self.assertGreater(figure["again_p50_ms"], 0)
+        self.assertRegex(self.ok("bench", "deaths", "--tasks", "1"), r"^deaths: pending after p50")
+
+    def test_an_unknown_pool_is_a_usage_error(self):
+        self.fails(EXIT_USAGE, "bench", "drain", "--pool", "fibers")
+        self.fails(EXIT_USAGE, "bench", "latency", "--pool", "exec")
+
+    def test_children_tell_what_they_use(self):
+        figure = self.json("bench", "drain", "--tasks", "200", "--pool", "prefork")
+        for name in ("child_cpu_us", "child_rss_bytes", "zygote_rss_bytes"):
+            self.assertGreater(figure[name], 0)
 
     def test_figures_are_readable_lines_without_json(self):
         self.assertRegex(self.ok("bench", "enqueue", "--tasks", "10"), r"^enqueue: \d+ tasks/s")

@@ -7,6 +7,7 @@
  * forked, so the queue is removed through an inspector that is closed again. */
 #include <errno.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #define SAMPLES_DEFAULT 300
 #define BATCH_DEFAULT 1000
 #define PAYLOAD_DEFAULT 100
+#define SIGNAL_MAX 64
 #define RUNS_DEFAULT 64 /* enough to fill the batches: the handler does nothing */
 
 /* The places of the options in all tables below. */
@@ -35,8 +37,11 @@ enum option {
     OPTION_STANDING,
     OPTION_WORKERS,
     OPTION_ACTIVE,
+    OPTION_POOL,
     OPTION_DELAYED = OPTION_BATCH,
-    OPTION_RATE
+    OPTION_RATE = OPTION_PAYLOAD,
+    OPTION_LATENCY_POOL = OPTION_QUEUES,
+    OPTION_SIGNAL = OPTION_BATCH
 };
 
 #define TASKS_OPTION                                                                               \
@@ -81,6 +86,8 @@ static const struct qn_option work_options[] = {
                         .max = 64},
     [OPTION_ACTIVE] = {"active", "N", "tasks held active all the time (0)", QN_OPTION_COUNT,
                        .min = 0, .max = 1000000},
+    [OPTION_POOL] = {"pool", "POOL", "threads, prefork, or exec: run `true` (threads)",
+                     QN_OPTION_TEXT},
 };
 
 static const struct qn_option latency_options[] = {
@@ -91,7 +98,37 @@ static const struct qn_option latency_options[] = {
     [OPTION_DELAYED] = {"delayed", NULL, "measure how late delayed tasks start", QN_OPTION_FLAG},
     [OPTION_RATE] = {"rate", "N", "tasks per second, instead of one when idle", QN_OPTION_COUNT,
                      .min = 1, .max = 1000000},
+    [OPTION_LATENCY_POOL] = {"pool", "POOL", "threads or prefork (threads)", QN_OPTION_TEXT},
 };
+
+static const struct qn_option deaths_options[] = {
+    [OPTION_TASKS] = {"tasks", "N", "how many deaths (300)", QN_OPTION_COUNT, .min = 1,
+                      .max = 1000000},
+    [OPTION_CONCURRENCY] = {"concurrency", "N", "children (one per CPU)", QN_OPTION_COUNT, .min = 1,
+                            .max = 4096},
+    [OPTION_SIGNAL] = {"signal", "N", "what the child dies of (11, SEGV)", QN_OPTION_COUNT,
+                       .min = 1, .max = SIGNAL_MAX},
+};
+
+/* The pool of this option, one of the first `count`. False: there is no such one, as was said. */
+static bool read_pool(const struct qn_cli *cli, enum option option, size_t count,
+                      enum qn_bench_pool *ret_pool)
+{
+    static const char *const names[] = {
+        [QN_BENCH_THREADS] = "threads", [QN_BENCH_PREFORK] = "prefork", [QN_BENCH_EXEC] = "exec"};
+    const char *name = qn_args_text(&cli->args, option);
+    *ret_pool = QN_BENCH_THREADS;
+    for (size_t i = 0; i < count && name != NULL; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret_pool = (enum qn_bench_pool)i;
+            return true;
+        }
+    }
+    if (name != NULL) {
+        (void)qn_cli_usage(cli, "--pool: %s is no pool of this", name);
+    }
+    return name == NULL;
+}
 
 /* --- Where --------------------------------------------------------------------------------- */
 
@@ -174,7 +211,12 @@ static int place_close(struct qn_cli *cli, const struct place *place, const stru
 
 /* --- Load ------------------------------------------------------------------------------------ */
 
-/* A figure that may be unknown: null then. */
+/* Figures that may be unknown: null then. */
+static json_t *json_size(int64_t size)
+{
+    return size < 0 ? json_null() : json_integer(size);
+}
+
 static json_t *json_share(int64_t ns, const struct qn_bench *bench)
 {
     return ns < 0 ? json_null() : json_real((double)ns / 1e3 / (double)bench->task_count);
@@ -186,14 +228,15 @@ static int report_load(const struct qn_cli *cli, const struct qn_bench *bench,
     double seconds = (double)load->ns / 1e9;
     double rate = (double)bench->task_count / (seconds > 0 ? seconds : 1e-9);
     if (cli->json) {
-        json_t *rss = load->worker_rss < 0 ? json_null() : json_integer(load->worker_rss);
         return qn_json_print(json_pack(
-            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "bench", cli->verb->name, "tasks",
-            (json_int_t)bench->task_count, "batch", (json_int_t)bench->batch, "payload_bytes",
-            (json_int_t)bench->payload_size, "concurrency", (json_int_t)bench->concurrency,
-            "seconds", seconds, "tasks_per_second", rate, "worker_cpu_us",
-            json_share(load->worker_cpu_ns, bench), "broker_cpu_us",
-            json_share(load->broker_cpu_ns, bench), "worker_rss_bytes", rss));
+            "{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "bench",
+            cli->verb->name, "tasks", (json_int_t)bench->task_count, "batch",
+            (json_int_t)bench->batch, "payload_bytes", (json_int_t)bench->payload_size,
+            "concurrency", (json_int_t)bench->concurrency, "seconds", seconds, "tasks_per_second",
+            rate, "worker_cpu_us", json_share(load->worker_cpu_ns, bench), "broker_cpu_us",
+            json_share(load->broker_cpu_ns, bench), "worker_rss_bytes", json_size(load->worker_rss),
+            "child_cpu_us", json_share(load->child_cpu_ns, bench), "child_rss_bytes",
+            json_size(load->child_rss), "zygote_rss_bytes", json_size(load->zygote_rss)));
     }
     printf("%s: %.0f tasks/s (%zu %s of %zu %s in %.3f s, enqueued by %zu)\n", cli->verb->name,
            rate, bench->task_count, qn_plural(bench->task_count, "task", "tasks"),
@@ -202,23 +245,31 @@ static int report_load(const struct qn_cli *cli, const struct qn_bench *bench,
     return QN_EXIT_OK;
 }
 
-static int run_load(struct qn_cli *cli, uint32_t concurrency,
+/* runs: at a time, where the option does not say it; children and commands are as many as there are
+ * CPUs. */
+static int run_load(struct qn_cli *cli, uint32_t runs,
                     quern_status (*measure)(const struct qn_bench *, struct qn_bench_load *,
                                             quern_error *))
 {
     const struct qn_args *args = &cli->args;
     struct place place = {0};
+    enum qn_bench_pool pool = QN_BENCH_THREADS;
     bool works = measure != qn_bench_enqueue;
+    if (works && !read_pool(cli, OPTION_POOL, QN_BENCH_EXEC + 1, &pool)) {
+        return QN_EXIT_USAGE;
+    }
     const struct qn_bench bench = {
         .url = place.url,
         .task_count = (size_t)qn_args_number(args, OPTION_TASKS, TASKS_DEFAULT),
         .batch = (size_t)qn_args_number(args, OPTION_BATCH, BATCH_DEFAULT),
         .payload_size = (size_t)qn_args_number(args, OPTION_PAYLOAD, PAYLOAD_DEFAULT),
-        .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, concurrency),
+        .concurrency =
+            (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, pool == QN_BENCH_THREADS ? runs : 0),
         .queues = (uint32_t)qn_args_number(args, OPTION_QUEUES, 1),
         .standing = qn_args_given(args, OPTION_STANDING),
         .workers = works ? (uint32_t)qn_args_number(args, OPTION_WORKERS, 1) : 0,
         .active = works ? (size_t)qn_args_number(args, OPTION_ACTIVE, 0) : 0,
+        .pool = pool,
     };
     int exit_code = place_open(cli, &place, &bench);
     if (exit_code == QN_EXIT_OK) {
@@ -279,8 +330,13 @@ static int run_latency(struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;
     struct place place = {0};
+    enum qn_bench_pool pool = QN_BENCH_THREADS;
+    if (!read_pool(cli, OPTION_LATENCY_POOL, QN_BENCH_PREFORK + 1, &pool)) {
+        return QN_EXIT_USAGE;
+    }
     const struct qn_bench bench = {
         .url = place.url,
+        .pool = pool,
         .task_count = (size_t)qn_args_number(args, OPTION_TASKS, SAMPLES_DEFAULT),
         .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, 0),
         .delayed = qn_args_given(args, OPTION_DELAYED),
@@ -299,6 +355,57 @@ static int run_latency(struct qn_cli *cli)
                         : qn_cli_fail(cli, &error);
     }
     qn_free(samples);
+    return place_close(cli, &place, &bench, exit_code);
+}
+
+/* --- Deaths ----------------------------------------------------------------------------------
+ */
+
+static int report_deaths(const struct qn_cli *cli, size_t count, int64_t *pending, int64_t *again)
+{
+    qsort(pending, count, sizeof *pending, qn_bench_compare);
+    qsort(again, count, sizeof *again, qn_bench_compare);
+    double p50 = percentile_ms(pending, count, 50);
+    double p99 = percentile_ms(pending, count, 99);
+    double max = percentile_ms(pending, count, 100);
+    double again_p50 = percentile_ms(again, count, 50);
+    double again_p99 = percentile_ms(again, count, 99);
+    if (cli->json) {
+        return qn_json_print(json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "bench", "deaths",
+                                       "samples", (json_int_t)count, "p50_ms", p50, "p99_ms", p99,
+                                       "max_ms", max, "again_p50_ms", again_p50, "again_p99_ms",
+                                       again_p99));
+    }
+    printf("deaths: pending after p50 %.3f ms, p99 %.3f ms, max %.3f ms, run again after p50 %.3f "
+           "ms, p99 %.3f ms (%zu %s)\n",
+           p50, p99, max, again_p50, again_p99, count, qn_plural(count, "sample", "samples"));
+    return QN_EXIT_OK;
+}
+
+static int run_deaths(struct qn_cli *cli)
+{
+    const struct qn_args *args = &cli->args;
+    struct place place = {0};
+    const struct qn_bench bench = {
+        .url = place.url,
+        .pool = QN_BENCH_PREFORK,
+        .task_count = (size_t)qn_args_number(args, OPTION_TASKS, SAMPLES_DEFAULT),
+        .concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, 0),
+        .signal = (int)qn_args_number(args, OPTION_SIGNAL, SIGSEGV),
+        .queues = 1,
+    };
+    size_t count = bench.task_count;
+    int64_t *pending = qn_memory_must(qn_alloc_zero(count, sizeof *pending));
+    int64_t *again = qn_memory_must(qn_alloc_zero(count, sizeof *again));
+    int exit_code = place_open(cli, &place, &bench);
+    if (exit_code == QN_EXIT_OK) {
+        quern_error error = {0};
+        exit_code = qn_bench_deaths(&bench, pending, again, &error) == QUERN_OK
+                        ? report_deaths(cli, count, pending, again)
+                        : qn_cli_fail(cli, &error);
+    }
+    qn_free(pending);
+    qn_free(again);
     return place_close(cli, &place, &bench, exit_code);
 }
 
@@ -350,6 +457,16 @@ static const struct qn_verb verbs[] = {
         .options = latency_options,
         .option_count = QN_COUNT_OF(latency_options),
         .run = run_latency,
+    },
+    {
+        .name = "deaths",
+        .operands = "",
+        .summary = "time from a prefork child's death until its task is pending again",
+        .about = about_place,
+        .example = "  quern bench deaths --signal 9",
+        .options = deaths_options,
+        .option_count = QN_COUNT_OF(deaths_options),
+        .run = run_deaths,
     },
 };
 

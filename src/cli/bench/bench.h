@@ -16,6 +16,13 @@
 #define QN_BENCH_QUEUE "quern-bench"
 #define QN_BENCH_TYPE "bench"
 
+/* Where the workers of a bench run its tasks. */
+enum qn_bench_pool {
+    QN_BENCH_THREADS,
+    QN_BENCH_PREFORK, /* in children of a zygote */
+    QN_BENCH_EXEC     /* `true` for each of them, instead of the handler */
+};
+
 struct qn_bench {
     const char *url;
     size_t task_count;
@@ -28,6 +35,8 @@ struct qn_bench {
     uint32_t queues;      /* the number of queues that get the tasks in turn */
     bool standing;        /* drain takes tasks that are there; nothing is removed */
     bool delayed;         /* latency: of delayed tasks, against their due time */
+    enum qn_bench_pool pool;
+    int signal; /* deaths: what the child ends by */
 };
 
 /* The name of the index-th queue of a bench. */
@@ -42,6 +51,9 @@ struct qn_bench_load {
     int64_t worker_cpu_ns; /* of all workers together, without their start */
     int64_t broker_cpu_ns; /* of its server, while the workers ran */
     int64_t worker_rss;    /* anonymous memory of the first worker at the end, bytes */
+    int64_t child_cpu_ns;  /* of all prefork children of one worker, with their start */
+    int64_t child_rss;     /* of the largest of them */
+    int64_t zygote_rss;
 };
 /* They fork: no thread and no broker may exist in this process. */
 QUERN_NODISCARD quern_status qn_bench_enqueue(const struct qn_bench *bench,
@@ -68,6 +80,11 @@ void qn_bench_hold_main(const struct qn_bench *bench, const struct qn_bench_pipe
 /* Runs that the broker has confirmed, over all worker processes; in memory that they share. */
 struct qn_bench_board {
     atomic_size_t done;
+    /* Of the prefork children of the worker that saw the last run, at that moment, while they are
+     * still there; -1: it has none. */
+    int64_t child_cpu_ns;
+    int64_t child_rss;
+    int64_t zygote_rss;
 };
 QUERN_NODISCARD struct qn_bench_board *qn_bench_board_new(void); /* NULL: out of memory */
 void qn_bench_board_free(struct qn_bench_board *board);
@@ -76,21 +93,32 @@ struct qn_bench_worker {
     struct qn_bench_board *board;
     quern_handler handler;
     void (*on_ready)(void *user); /* called before it starts; may be NULL */
-    void *user;                   /* of both */
+    /* For each run that the broker has confirmed, in the worker's process; may be NULL. */
+    void (*on_report)(const quern_run_report *report, void *user);
+    void *user; /* of all three */
 };
-/* A worker that handles the bench's tasks until the board counts task_count; then *ret_done_ns is
- * that moment, but 0 in a worker that did not see the last one. */
+/* A worker that handles the bench's tasks, in the pool of the bench, until the board counts
+ * task_count; then *ret_done_ns is that moment, but 0 in a worker that did not see the last one. */
 QUERN_NODISCARD quern_status qn_bench_work(const struct qn_bench *bench,
                                            const struct qn_bench_worker *worker,
                                            int64_t *ret_done_ns, quern_error *err);
 
 /* --- Latency (latency.c) ------------------------------------------------------------ */
 
+int qn_bench_compare(const void *left, const void *right); /* of times, for qsort */
 /* Fills task_count samples, in ns, sorted: from enqueue here to the start of the handler in another
  * process that was idle; or, with `delayed`, from the due time (negative: too early). No thread and
  * no broker may exist in this process. */
 QUERN_NODISCARD quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples,
                                               quern_error *err);
+
+/* --- Deaths (deaths.c) ---------------------------------------------------------------- */
+
+/* Of task_count deaths of prefork children, in ns: until the broker has the task as pending again,
+ * and until its handler is called again. Each is the first death of its task, and the worker has no
+ * other task at that time. No thread and no broker may exist in this process. */
+QUERN_NODISCARD quern_status qn_bench_deaths(const struct qn_bench *bench, int64_t *ret_pending,
+                                             int64_t *ret_again, quern_error *err);
 
 /* --- Child processes (child.c) ------------------------------------------------------ */
 
@@ -124,8 +152,10 @@ QUERN_NODISCARD quern_status qn_bench_child_receive_any(const struct qn_bench_ch
 /* Waits for the child to end normally. */
 void qn_bench_child_release(struct qn_bench_child *child);
 /* CPU time of the process so far, ns; its anonymous memory, bytes. -1: not known. */
-int64_t qn_bench_child_cpu_ns(const struct qn_bench_child *child);
-int64_t qn_bench_child_rss(const struct qn_bench_child *child);
+int64_t qn_bench_process_cpu_ns(pid_t pid);
+int64_t qn_bench_process_rss(pid_t pid);
+/* The processes that it has started; how many of them were written to ret_pids. */
+size_t qn_bench_process_children(pid_t pid, pid_t *ret_pids, size_t count_max);
 /* Ends the child if it has not ended. A zeroed child is fine. */
 void qn_bench_child_finish(struct qn_bench_child *child);
 

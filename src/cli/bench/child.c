@@ -121,22 +121,22 @@ quern_status qn_bench_child_receive_any(const struct qn_bench_child *children, s
     return status;
 }
 
-int64_t qn_bench_child_cpu_ns(const struct qn_bench_child *child)
+int64_t qn_bench_process_cpu_ns(pid_t pid)
 {
     clockid_t clock;
     struct timespec spent;
-    if (clock_getcpuclockid(child->pid, &clock) != 0 || clock_gettime(clock, &spent) != 0) {
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &spent) != 0) {
         return -1;
     }
     return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
 }
 
-int64_t qn_bench_child_rss(const struct qn_bench_child *child)
+int64_t qn_bench_process_rss(pid_t pid)
 {
     char path[64];
     char line[256];
     long long kib = -1;
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)child->pid);
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *about = fopen(path, "re");
     while (about != NULL && kib < 0 && fgets(line, sizeof line, about) != NULL) {
         if (strncmp(line, "RssAnon:", strlen("RssAnon:")) == 0) {
@@ -147,6 +147,21 @@ int64_t qn_bench_child_rss(const struct qn_bench_child *child)
         (void)fclose(about);
     }
     return kib < 0 ? -1 : kib * 1024;
+}
+
+size_t qn_bench_process_children(pid_t pid, pid_t *ret_pids, size_t count_max)
+{
+    char path[64];
+    size_t count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *list = fopen(path, "re");
+    while (list != NULL && count < count_max && fscanf(list, "%d", &ret_pids[count]) == 1) {
+        count++;
+    }
+    if (list != NULL) {
+        (void)fclose(list);
+    }
+    return count;
 }
 
 /* Waits for the end of the process and returns the resources it used. */

@@ -11,7 +11,7 @@
  * With a rate, tasks are enqueued at their moments, regardless of those before; a sample
  * counts from the moment its task was to be enqueued, so that a client that falls behind shows.
  * Those that are late go out together. The handler writes the samples to memory that both processes
- * share. */
+ * share; the same where it runs in a prefork child, which has no pipe to here. */
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
@@ -46,11 +46,11 @@ static int64_t now_ns(clockid_t clock)
 
 /* The payload of a task whose latency is taken. */
 struct stamp {
-    int64_t sent_ns;
+    int64_t sent_ns; /* or due, of a delayed one */
     uint64_t index;
 };
 
-/* The data that a rated bench shares with its worker. */
+/* The data that a bench shares with its worker and that one's children. */
 struct sheet {
     struct qn_bench_board board;
     atomic_size_t taken;
@@ -59,6 +59,7 @@ struct sheet {
 
 struct echo {
     int to_fd;
+    clockid_t clock;
     struct sheet *sheet; /* NULL: each sample is sent */
 };
 
@@ -67,13 +68,8 @@ static quern_outcome take_sample(quern_run *run, const quern_task *task, void *u
     (void)run;
     const struct echo *echo = user;
     struct stamp stamp = {0};
-    if (task->payload_size != sizeof stamp) {
-        int64_t late_ns = now_ns(CLOCK_REALTIME) - task->process_at_ms * 1000000;
-        qn_bench_child_send(echo->to_fd, late_ns, QUERN_OK, NULL);
-        return QUERN_DONE;
-    }
     memcpy(&stamp, task->payload, sizeof stamp);
-    int64_t late_ns = now_ns(CLOCK_MONOTONIC) - stamp.sent_ns;
+    int64_t late_ns = now_ns(echo->clock) - stamp.sent_ns;
     if (echo->sheet == NULL) {
         qn_bench_child_send(echo->to_fd, late_ns, QUERN_OK, NULL);
     } else {
@@ -94,7 +90,9 @@ static void worker_main(const struct qn_bench *bench, const struct qn_bench_pipe
     quern_error error = {0};
     int64_t done_ns = 0;
     struct qn_bench_board own = {0};
-    struct echo echo = {.to_fd = pipes->to_fd, .sheet = pipes->shared};
+    struct echo echo = {.to_fd = pipes->to_fd,
+                        .clock = bench->delayed ? CLOCK_REALTIME : CLOCK_MONOTONIC,
+                        .sheet = pipes->shared};
     struct qn_bench_board *board = echo.sheet == NULL ? &own : &echo.sheet->board;
     const struct qn_bench_worker worker = {
         .board = board, .handler = take_sample, .on_ready = report_ready, .user = &echo};
@@ -140,32 +138,64 @@ static void wait_until_asleep(const struct qn_bench_child *worker)
     }
 }
 
+/* A worker and what it reports by: a sheet, or its pipe. */
+struct source {
+    struct qn_bench_child worker;
+    struct sheet *sheet; /* NULL: the pipe */
+};
+
+static quern_status wait_taken(struct sheet *sheet, size_t count, quern_error *err)
+{
+    int64_t until_ns = now_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+    while (atomic_load(&sheet->taken) < count) {
+        if (now_ns(CLOCK_MONOTONIC) > until_ns) {
+            return qn_error_set(err, QUERN_E_TIMEOUT, "the worker does not keep up");
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    return QUERN_OK;
+}
+
+/* The index-th sample, once all before it are taken. */
+static quern_status receive(const struct source *source, size_t index, int64_t *ret_samples,
+                            quern_error *err)
+{
+    if (source->sheet == NULL) {
+        return qn_bench_child_receive(&source->worker, &ret_samples[index], err);
+    }
+    quern_status status = wait_taken(source->sheet, index + 1, err);
+    ret_samples[index] = source->sheet->samples[index];
+    return status;
+}
+
 static quern_status sample_idle(const struct qn_bench *bench, quern_client *client,
-                                const struct qn_bench_child *worker, int64_t *ret_samples,
-                                quern_error *err)
+                                const struct source *source, int64_t *ret_samples, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < bench->task_count; i++) {
-        wait_until_asleep(worker);
-        const struct stamp stamp = {.sent_ns = now_ns(CLOCK_MONOTONIC)};
+        wait_until_asleep(&source->worker);
+        const struct stamp stamp = {.sent_ns = now_ns(CLOCK_MONOTONIC), .index = i};
         const quern_task task = {.type = QN_BENCH_TYPE,
                                  .queue = QN_BENCH_QUEUE,
                                  .payload = &stamp,
                                  .payload_size = sizeof stamp};
         status = quern_client_enqueue(client, &task, NULL, err);
         if (status == QUERN_OK) {
-            status = qn_bench_child_receive(worker, &ret_samples[i], err);
+            status = receive(source, i, ret_samples, err);
         }
     }
     return status;
 }
 
 static quern_status sample_delayed(const struct qn_bench *bench, quern_client *client,
-                                   const struct qn_bench_child *worker, int64_t *ret_samples,
+                                   const struct source *source, int64_t *ret_samples,
                                    quern_error *err)
 {
     quern_task *tasks = qn_alloc_zero(bench->task_count, sizeof *tasks);
-    if (tasks == NULL) {
+    struct stamp *stamps = qn_alloc_zero(bench->task_count, sizeof *stamps);
+    if (tasks == NULL || stamps == NULL) {
+        qn_free(tasks);
+        qn_free(stamps);
         return qn_error_nomem(err);
     }
     struct qn_random random;
@@ -177,12 +207,19 @@ static quern_status sample_delayed(const struct qn_bench *bench, quern_client *c
             .type = QN_BENCH_TYPE,
             .queue = QN_BENCH_QUEUE,
             .process_at_ms = first_at_ms + (int64_t)i * DELAY_STEP_MS + spread_ms,
+            .payload = &stamps[i],
+            .payload_size = sizeof stamps[i],
         };
+        stamps[i] = (struct stamp){.sent_ns = tasks[i].process_at_ms * 1000000, .index = i};
     }
     quern_status status = quern_client_enqueue_batch(client, tasks, bench->task_count, NULL, err);
-    for (size_t i = 0; status == QUERN_OK && i < bench->task_count; i++) {
-        status = qn_bench_child_receive(worker, &ret_samples[i], err);
+    if (status == QUERN_OK && source->sheet != NULL) {
+        status = wait_taken(source->sheet, bench->task_count, err);
     }
+    for (size_t i = 0; status == QUERN_OK && i < bench->task_count; i++) {
+        status = receive(source, i, ret_samples, err);
+    }
+    qn_free(stamps);
     qn_free(tasks);
     return status;
 }
@@ -230,18 +267,14 @@ static quern_status sample_rated(const struct qn_bench *bench, quern_client *cli
                                  struct sheet *sheet, int64_t *ret_samples, quern_error *err)
 {
     quern_status status = send_at_rate(bench, client, err);
-    int64_t until_ns = now_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-    while (status == QUERN_OK && atomic_load(&sheet->taken) < bench->task_count) {
-        if (now_ns(CLOCK_MONOTONIC) > until_ns) {
-            status = qn_error_set(err, QUERN_E_TIMEOUT, "the worker does not keep up");
-        }
-        (void)poll(NULL, 0, 1);
+    if (status == QUERN_OK) {
+        status = wait_taken(sheet, bench->task_count, err);
     }
     memcpy(ret_samples, sheet->samples, bench->task_count * sizeof *ret_samples);
     return status;
 }
 
-static int compare_samples(const void *left, const void *right)
+int qn_bench_compare(const void *left, const void *right)
 {
     int64_t a = *(const int64_t *)left;
     int64_t b = *(const int64_t *)right;
@@ -251,30 +284,31 @@ static int compare_samples(const void *left, const void *right)
 static quern_status sample(const struct qn_bench *bench, struct sheet *sheet, int64_t *ret_samples,
                            quern_error *err)
 {
-    struct qn_bench_child worker = {0};
+    struct source source = {.sheet = sheet};
     quern_client *client = NULL;
     int64_t ready = 0;
-    quern_status status = qn_bench_child_start(bench, worker_main, sheet, &worker, err);
+    quern_status status = qn_bench_child_start(bench, worker_main, sheet, &source.worker, err);
     if (status == QUERN_OK) {
-        status = qn_bench_child_receive(&worker, &ready, err);
+        status = qn_bench_child_receive(&source.worker, &ready, err);
     }
     if (status == QUERN_OK) {
         status = quern_client_open(bench->url, NULL, &client, err);
     }
-    if (status == QUERN_OK && sheet != NULL) {
+    if (status == QUERN_OK && bench->rate > 0) {
         status = sample_rated(bench, client, sheet, ret_samples, err);
     } else if (status == QUERN_OK) {
-        status = bench->delayed ? sample_delayed(bench, client, &worker, ret_samples, err)
-                                : sample_idle(bench, client, &worker, ret_samples, err);
+        status = bench->delayed ? sample_delayed(bench, client, &source, ret_samples, err)
+                                : sample_idle(bench, client, &source, ret_samples, err);
     }
     if (status == QUERN_OK) {
-        qsort(ret_samples, bench->task_count, sizeof *ret_samples, compare_samples);
+        qsort(ret_samples, bench->task_count, sizeof *ret_samples, qn_bench_compare);
     }
     quern_client_free(client);
     if (status == QUERN_OK) {
-        qn_bench_child_release(&worker); /* it has yet to write the outcome of the last run */
+        qn_bench_child_release(
+            &source.worker); /* it has yet to write the outcome of the last run */
     } else {
-        qn_bench_child_finish(&worker);
+        qn_bench_child_finish(&source.worker);
     }
     return status;
 }
@@ -283,7 +317,7 @@ quern_status qn_bench_latency(const struct qn_bench *bench, int64_t *ret_samples
 {
     struct sheet *sheet = NULL;
     size_t size = sizeof *sheet + bench->task_count * sizeof sheet->samples[0];
-    if (bench->rate > 0) {
+    if (bench->rate > 0 || bench->pool == QN_BENCH_PREFORK) {
         sheet = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (sheet == MAP_FAILED) {
             return qn_error_nomem(err);

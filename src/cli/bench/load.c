@@ -102,7 +102,7 @@ static int64_t crew_cpu_ns(const struct qn_bench *bench, const struct crew *crew
 {
     int64_t sum_ns = 0;
     for (uint32_t i = 0; i < bench->workers; i++) {
-        int64_t ns = qn_bench_child_cpu_ns(&crew->workers[i]);
+        int64_t ns = qn_bench_process_cpu_ns(crew->workers[i].pid);
         if (ns < 0) {
             return -1;
         }
@@ -172,7 +172,10 @@ static quern_status crew_measure(const struct qn_bench *bench, struct crew *crew
         .ns = done_ns - start_ns,
         .worker_cpu_ns = cpu_ns < 0 || crew->cpu_ns < 0 ? -1 : cpu_ns - crew->cpu_ns,
         .broker_cpu_ns = served_ns < 0 ? -1 : served_ns - crew->broker_cpu_ns,
-        .worker_rss = qn_bench_child_rss(&crew->workers[0])};
+        .worker_rss = qn_bench_process_rss(crew->workers[0].pid),
+        .child_cpu_ns = crew->board->child_cpu_ns,
+        .child_rss = crew->board->child_rss,
+        .zygote_rss = crew->board->zygote_rss};
     return QUERN_OK;
 }
 
@@ -248,7 +251,10 @@ quern_status qn_bench_enqueue(const struct qn_bench *bench, struct qn_bench_load
             (struct qn_bench_load){.ns = ns,
                                    .worker_cpu_ns = -1,
                                    .broker_cpu_ns = after_ns < 0 ? -1 : after_ns - before_ns,
-                                   .worker_rss = -1};
+                                   .worker_rss = -1,
+                                   .child_cpu_ns = -1,
+                                   .child_rss = -1,
+                                   .zygote_rss = -1};
     }
     return status;
 }
