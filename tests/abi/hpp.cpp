@@ -177,6 +177,43 @@ static void exceptions_become_retries(const std::string &url)
     }
 }
 
+static void checkpoints_reach_the_next_run(const std::string &url)
+{
+    quern::client client(url);
+    quern::task task = task_of("walk", "first");
+    task.kill_after = 5s;
+    task.cpu = 90s;
+    task.retention = 1h;
+    const quern::task_info stored = client.enqueue(task);
+    CHECK(stored.kill_after_ms() == 5000 && stored.cpu_ms() == 90000);
+    std::string id(stored.id());
+    quern::mux mux;
+    mux.handle("walk", [](quern::run &run, const quern::task_view &walk) {
+        if (walk.payload() == "first") {
+            run.change_payload("");
+            run.change_payload(std::string_view("a\0b", 3));
+            run.change_queue("other");
+            run.change_retry_max(2);
+            CHECK(thrown_by([&] { run.change_queue(""); }) == QUERN_E_INVALID);
+            CHECK(thrown_by([&] { run.change_retry_max(-7); }) == QUERN_E_INVALID);
+            run.change_queue("other");
+            return run.again_at(std::chrono::system_clock::now());
+        }
+        CHECK(run.queue() == "other" && walk.payload() == std::string_view("a\0b", 3));
+        run.change_payload({}); /* is not written: it is done */
+        return quern::outcome::done;
+    });
+    quern::worker_options options;
+    options.queues = {{"default", 1}, {"other", 1}};
+    options.drain = true;
+    quern::worker worker(url, std::move(mux), std::move(options));
+    worker.run();
+    quern::inspector inspector(url);
+    const quern::task_info done = inspector.task("other", id);
+    CHECK(done.state() == QUERN_TASK_COMPLETED && done.payload() == std::string_view("a\0b", 3));
+    CHECK(done.retry_max() == 2 && done.cpu_ms() == 90000);
+}
+
 static void lambdas_keep_what_they_capture(const std::string &url)
 {
     quern::client client(url);
@@ -398,6 +435,7 @@ int main(int argc, char **argv)
     errors_are_thrown_or_returned(argv[1]);
     a_copied_task_keeps_headers_and_policy(argv[1]);
     exceptions_become_retries(argv[1]);
+    checkpoints_reach_the_next_run(argv[1]);
     lambdas_keep_what_they_capture(argv[1]);
     schedulers_have_callbacks_and_stop(argv[1]);
     a_lambda_aggregates_a_group(argv[1]);
