@@ -85,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     qn_args_finish(&cli.args);
     qn_secret_free(cli.given_url);
+    qn_secret_free(cli.given_text);
     free(text);
     return 0;
 }

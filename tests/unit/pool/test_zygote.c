@@ -171,7 +171,8 @@ static void read_crowd(struct qn_zygote *zygote, struct lib_zygote_child *childr
     }
 }
 
-/* All are requested before an event is read. Afterwards the zygote has no descriptor more. */
+/* All are requested before an event is read. Afterwards the zygote has no descriptor more (it may
+ * have fewer: those of a child's start are closed a moment later). */
 static void many_children_start_at_once(void **state)
 {
     (void)state;
@@ -185,10 +186,10 @@ static void many_children_start_at_once(void **state)
     }
     read_crowd(zygote, children, true);
     int64_t until_ms = test_now_ms() + TEST_PATIENCE_MS; /* the last guards have to be reaped */
-    while (open_fds(qn_zygote_pid(zygote), &bits) != fd_count && test_now_ms() < until_ms) {
+    while (open_fds(qn_zygote_pid(zygote), &bits) > fd_count && test_now_ms() < until_ms) {
         test_pause_ms(1);
     }
-    assert_int_equal(open_fds(qn_zygote_pid(zygote), &bits), fd_count);
+    assert_true(open_fds(qn_zygote_pid(zygote), &bits) <= fd_count);
     (void)lib_zygote_end(zygote, &other, 'x');
     qn_zygote_free(zygote);
 }
