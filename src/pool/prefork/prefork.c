@@ -254,7 +254,7 @@ static void drop_generations(struct qn_prefork *prefork)
     qn_list_remove(&newest->node);
     qn_free(newest);
     while (!qn_list_empty(&prefork->generations)) {
-        qn_generations_free(qn_generations_newest(prefork));
+        qn_generations_free(prefork, qn_generations_newest(prefork));
     }
 }
 
@@ -453,7 +453,7 @@ void qn_prefork_pass_on(struct qn_prefork *prefork)
 {
     qn_pass_on_forget(prefork);
     while (!qn_list_empty(&prefork->generations)) {
-        qn_generations_forget(qn_generations_newest(prefork));
+        qn_generations_forget(prefork, qn_generations_newest(prefork));
     }
     qn_zygote_free(prefork->next_zygote);
     free_pool(prefork);
@@ -472,7 +472,7 @@ void qn_prefork_free(struct qn_prefork *prefork)
         (void)thread_main(prefork);
     }
     while (!qn_list_empty(&prefork->generations)) {
-        qn_generations_free(qn_generations_newest(prefork));
+        qn_generations_free(prefork, qn_generations_newest(prefork));
     }
     qn_zygote_free(prefork->next_zygote);
     free_pool(prefork);

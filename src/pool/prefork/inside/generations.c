@@ -77,16 +77,24 @@ quern_status qn_generations_add_old(struct qn_prefork *prefork, struct qn_zygote
     return status;
 }
 
-void qn_generations_forget(struct qn_generation *generation)
+/* A fork of ours may still have a copy of the descriptor: closed alone, it would stay in the
+ * epoll. */
+static void leave(struct qn_prefork *prefork, struct qn_generation *generation)
 {
+    (void)epoll_ctl(prefork->epoll_fd, EPOLL_CTL_DEL, qn_zygote_fd(generation->zygote), NULL);
     qn_list_remove(&generation->node);
+}
+
+void qn_generations_forget(struct qn_prefork *prefork, struct qn_generation *generation)
+{
+    leave(prefork, generation);
     qn_zygote_forget(generation->zygote);
     qn_free(generation);
 }
 
-void qn_generations_free(struct qn_generation *generation)
+void qn_generations_free(struct qn_prefork *prefork, struct qn_generation *generation)
 {
-    qn_list_remove(&generation->node);
+    leave(prefork, generation);
     qn_zygote_free(generation->zygote);
     qn_free(generation);
 }
@@ -228,7 +236,7 @@ void qn_generations_take_next(struct qn_prefork *prefork)
         struct qn_generation *old = QN_CONTAINER_OF(node, struct qn_generation, node);
         node = node->next;
         if (old->child_count == 0) {
-            qn_generations_free(old);
+            qn_generations_free(prefork, old);
         }
     }
 }

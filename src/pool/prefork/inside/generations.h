@@ -20,8 +20,8 @@ QUERN_NODISCARD quern_status qn_generations_add_old(struct qn_prefork *prefork,
                                                     struct qn_generation **ret_generation,
                                                     quern_error *err);
 /* Frees both, and lets the zygote live. */
-void qn_generations_forget(struct qn_generation *generation);
+void qn_generations_forget(struct qn_prefork *prefork, struct qn_generation *generation);
 /* Ends the zygote, and frees both. */
-void qn_generations_free(struct qn_generation *generation);
+void qn_generations_free(struct qn_prefork *prefork, struct qn_generation *generation);
 
 #endif
