@@ -5,7 +5,9 @@
  * A start after the first of its task is explained when it names a cause, has a greater fence than
  * all before, and the run before it failed on request, was in a process that was lost or stopped
  * too long, or had its lease ended by a jump of the server's clock. Or it names an expired lease,
- * and the pauses that kept its worker from extending it were too long together.
+ * and the pauses that kept its worker from extending it were too long together. Or it names the
+ * death of a child, and its worker lost one; which one is not recorded, so the caller compares the
+ * number of such starts with that of killed children.
  *
  * Not every run is recorded: its process can be lost between the lease and the handler's first
  * record. If the run before was lost, too, that makes no difference. If it had failed, the start
@@ -60,13 +62,14 @@ void soak_print_times(const char *what, struct soak_times *times)
 
 /* The event that explains that this run was followed by another at that moment. */
 static const struct soak_event *find_event(const struct soak_journal *journal,
-                                           const struct run *run, int64_t at_ms)
+                                           const struct run *run, const struct fault_record *record)
 {
+    bool by_child = record->cause == QUERN_CAUSE_CHILD_DIED;
     for (size_t i = 0; i < journal->event_count; i++) {
         const struct soak_event *event = &journal->events[i];
-        bool meets = event->kind != SOAK_HINDERED && event->until_ms >= run->at_ms &&
-                     event->from_ms <= at_ms;
-        if (meets && (event->pid == 0 || event->pid == run->pid)) {
+        bool counts = event->kind != SOAK_HINDERED && (event->kind != SOAK_CHILD || by_child);
+        bool meets = event->until_ms >= run->at_ms && event->from_ms <= record->at_ms;
+        if (counts && meets && (event->pid == 0 || event->pid == run->pid)) {
             return event;
         }
     }
@@ -100,8 +103,9 @@ static bool was_hindered(const struct soak_journal *journal, const struct run *r
 static bool may_be_unwritten(const struct soak_journal *journal, const struct run *run,
                              const struct fault_record *record)
 {
-    bool by_loss =
-        record->cause == QUERN_CAUSE_WORKER_DIED || record->cause == QUERN_CAUSE_LEASE_EXPIRED;
+    bool by_loss = record->cause == QUERN_CAUSE_WORKER_DIED ||
+                   record->cause == QUERN_CAUSE_LEASE_EXPIRED ||
+                   record->cause == QUERN_CAUSE_CHILD_DIED;
     for (size_t i = 0; run->failed && by_loss && i < journal->event_count; i++) {
         const struct soak_event *event = &journal->events[i];
         if (event->until_ms >= run->over_at_ms && event->from_ms <= record->at_ms) {
@@ -126,7 +130,7 @@ static const char *find_fault(const struct soak_journal *journal, struct run *ru
     if (run->failed && record->cause == QUERN_CAUSE_RETRY) {
         return NULL;
     }
-    const struct soak_event *event = find_event(journal, run, record->at_ms);
+    const struct soak_event *event = find_event(journal, run, record);
     if (event == NULL &&
         (may_be_unwritten(journal, run, record) || was_hindered(journal, run, record))) {
         return NULL;
@@ -143,7 +147,7 @@ static void show_history(const struct soak_journal *journal, uint64_t task, int6
 {
     static const char *const kinds[] = {"", "starts", "ends", "fails"};
     static const char *const events[] = {"was lost", "stood still", "clock was turned",
-                                         "was hindered"};
+                                         "was hindered", "lost a child"};
     int64_t from_ms = INT64_MAX;
     for (size_t i = 0; i < journal->count && journal->records[i].at_ms <= until_ms; i++) {
         const struct fault_record *record = &journal->records[i];
@@ -189,6 +193,7 @@ static void judge_start(const struct soak_journal *journal, struct run *run,
         }
     }
     verdict->extra += run->starts > 0 ? 1 : 0;
+    verdict->child += record->cause == QUERN_CAUSE_CHILD_DIED ? 1 : 0;
     *run = (struct run){.fence = record->fence,
                         .pid = record->pid,
                         .at_ms = record->at_ms,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* soak.c - a long run over one broker, in which everything happens at random: workers are killed or
- * stopped, the wall clock jumps, the server restarts or is stopped, connections are cut. At the end
- * every task must be done, once or with a cause for each extra run.
+/* soak.c - a long run over one broker, in which everything happens at random: workers, their
+ * children and zygotes are killed, workers are stopped, the wall clock jumps, the server restarts
+ * or is stopped, connections are cut. At the end every task must be done, once or with a cause for
+ * each extra run. Half of the workers have children.
  *
  * Short in `make check`; QUERN_SOAK_SECONDS sets another duration (scripts/soak). */
 #include "soak.h"
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/random.h"
 #include "lib_proxy.h"
@@ -17,6 +17,7 @@
 #define EVENTS_MAX 100000
 #define PATIENCE_MS 180000
 #define SHORT_S 3
+#define DYING_MS 1000
 #define LATE_MS 200 /* a pause of 5 ms that takes this long */
 
 /* --- The site --------------------------------------------------------------------------- */
@@ -41,7 +42,7 @@ struct soak {
     struct soak_times server_times; /* back, until the first start */
     int64_t server_back_ms;         /* 0: a run has started since */
     size_t journal_size;
-    size_t kills, stops, jumps, restarts, ends;
+    size_t kills, children, zygotes, stops, jumps, restarts, ends;
     struct soak_feeder feeder;
 };
 
@@ -53,7 +54,8 @@ static void note_event(struct soak *soak, struct soak_event event)
 
 static void spawn(struct soak *soak, size_t index)
 {
-    const char *args[] = {soak->url, soak->site.journal, NULL};
+    const char *pool = index % 2 == 0 ? "prefork" : "threads";
+    const char *args[] = {soak->url, soak->site.journal, pool, NULL};
     soak->workers[index] = test_spawn("worker", args);
 }
 
@@ -96,6 +98,39 @@ static void kill_one(struct soak *soak, int64_t now_ms)
     note_event(soak, event);
     soak->kills++;
     spawn(soak, index);
+}
+
+/* Of a worker that has children. */
+static size_t dice_prefork(struct soak *soak)
+{
+    return 2 * dice(soak, WORKERS / 2);
+}
+
+static void kill_child(struct soak *soak, int64_t now_ms)
+{
+    int worker = soak->workers[dice_prefork(soak)].pid;
+    int child = soak_find_below(worker, "quern-child", dice(soak, UINT32_MAX));
+    if (child != 0 && kill(child, SIGKILL) == 0) {
+        note_event(soak, (struct soak_event){.kind = SOAK_CHILD,
+                                             .pid = worker,
+                                             .from_ms = now_ms,
+                                             .until_ms = test_now_ms()});
+        soak->children++;
+    }
+}
+
+/* Its children die with it, each a moment later, and then the worker ends, see supervise. */
+static void kill_zygote(struct soak *soak, int64_t now_ms)
+{
+    int worker = soak->workers[dice_prefork(soak)].pid;
+    int zygote = soak_find_below(worker, "quern-zygote", 0);
+    if (zygote != 0 && kill(zygote, SIGKILL) == 0) {
+        note_event(soak, (struct soak_event){.kind = SOAK_LOST,
+                                             .pid = worker,
+                                             .from_ms = now_ms,
+                                             .until_ms = test_now_ms() + DYING_MS});
+        soak->zygotes++;
+    }
 }
 
 static void stop_one(struct soak *soak, int64_t now_ms)
@@ -172,9 +207,13 @@ static void do_something(struct soak *soak, int64_t now_ms)
 {
     uint64_t what = dice(soak, 100);
     bool redis = soak->redis != NULL;
-    if (what < 40) {
+    if (what < 25) {
         kill_one(soak, now_ms);
-    } else if (what < 60) {
+    } else if (what < 45) {
+        kill_child(soak, now_ms);
+    } else if (what < 50) {
+        kill_zygote(soak, now_ms);
+    } else if (what < 65) {
         stop_one(soak, now_ms);
     } else if (what < 70) {
         jump(soak, now_ms);
@@ -232,111 +271,11 @@ static void heal(struct soak *soak, int64_t now_ms, bool all)
 
 /* --- The end ----------------------------------------------------------------------------- */
 
-struct remainder {
-    uint64_t size; /* of all queues, whatever their state */
-    uint64_t archived;
-    uint64_t open; /* neither archived nor completed */
-};
-
-static struct remainder read_remainder(const struct soak *soak)
-{
-    struct remainder remainder = {0};
-    quern_inspector *inspector = NULL;
-    quern_queue_list *list = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(soak->site.url, NULL, &inspector, &err), err);
-    assert_ok(quern_inspector_queues(inspector, &list, &err), err);
-    for (size_t i = 0; i < quern_queue_list_size(list); i++) {
-        const quern_queue_info *queue = quern_queue_list_at(list, i);
-        remainder.size += queue->size;
-        remainder.archived += queue->counts[QUERN_TASK_ARCHIVED];
-        remainder.open +=
-            queue->size - queue->counts[QUERN_TASK_ARCHIVED] - queue->counts[QUERN_TASK_COMPLETED];
-    }
-    quern_queue_list_free(list);
-    quern_inspector_free(inspector);
-    return remainder;
-}
-
-static void show_finding(const quern_finding *finding, void *user)
-{
-    size_t *violated = user;
-    if (finding->severity >= 2) {
-        print_error("%s %s/%s: %s\n", finding->invariant, finding->queue, finding->id,
-                    finding->text);
-        *violated += 1;
-    }
-}
-
-/* Counts tasks that never ended and yet are completed, or archived for another reason than our
- * kills. */
-static size_t count_odd(quern_inspector *inspector, const bool *ends, size_t stored)
-{
-    size_t odd = 0;
-    for (size_t i = 0; i < stored; i++) {
-        quern_task_info *info = NULL;
-        quern_error err = {0};
-        char id[24];
-        (void)snprintf(id, sizeof id, "%zu", i);
-        if (ends[i] ||
-            quern_inspector_task(inspector, "default", id, &info, &err) == QUERN_E_NOT_FOUND) {
-            continue;
-        }
-        assert_non_null(info);
-        quern_task_state state = quern_task_info_state(info);
-        bool poison = strstr(quern_task_info_error(info), "poison") != NULL;
-        if (state == QUERN_TASK_COMPLETED || (state == QUERN_TASK_ARCHIVED && !poison)) {
-            print_error("task %s never ended, but is in state %d: %s\n", id, (int)state,
-                        quern_task_info_error(info));
-            odd++;
-        }
-        quern_task_info_free(info);
-    }
-    return odd;
-}
-
-static size_t check(const struct soak *soak, const bool *ends, size_t stored)
-{
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    size_t violated = 0;
-    assert_ok(quern_inspector_open(soak->site.url, NULL, &inspector, &err), err);
-    assert_ok(quern_inspector_check(inspector, false, show_finding, &violated, &err), err);
-    violated += count_odd(inspector, ends, stored);
-    quern_inspector_free(inspector);
-    return violated;
-}
-
-/* The first few that are stuck, and where. */
-static void show_stuck(const struct soak *soak)
-{
-    static const int states[] = {QUERN_TASK_ACTIVE, QUERN_TASK_PENDING, QUERN_TASK_SCHEDULED,
-                                 QUERN_TASK_RETRY};
-    quern_inspector *inspector = NULL;
-    quern_error err = {0};
-    assert_ok(quern_inspector_open(soak->site.url, NULL, &inspector, &err), err);
-    for (size_t i = 0; i < TEST_COUNT(states); i++) {
-        const quern_task_filter filter = {.state = states[i], .limit = 3};
-        quern_task_list *list = NULL;
-        assert_ok(quern_inspector_tasks(inspector, &filter, &list, &err), err);
-        for (size_t j = 0; j < quern_task_list_size(list); j++) {
-            const quern_task_info *info = quern_task_list_at(list, j);
-            print_error("task %s is in state %d, at %lld, retried %lld, crashed %lld: %s\n",
-                        quern_task_info_id(info), states[i],
-                        (long long)quern_task_info_due_at_ms(info),
-                        (long long)quern_task_info_retry_count(info),
-                        (long long)quern_task_info_crash_count(info), quern_task_info_error(info));
-        }
-        quern_task_list_free(list);
-    }
-    quern_inspector_free(inspector);
-}
-
 /* There are no more faults: every task must come to its end. */
 static void settle(struct soak *soak)
 {
     int64_t end_ms = test_now_ms() + PATIENCE_MS;
-    while (read_remainder(soak).open > 0 && test_now_ms() < end_ms) {
+    while (soak_read_remainder(soak->site.url).open > 0 && test_now_ms() < end_ms) {
         heal(soak, test_now_ms(), true);
         test_pause_ms(50);
     }
@@ -356,16 +295,19 @@ static void judge(struct soak *soak)
     bool *ends = calloc(SOAK_TASKS_MAX, sizeof *ends);
     assert_non_null(ends);
     soak_judge(&journal, ends, &verdict);
-    struct remainder left = read_remainder(soak);
+    struct soak_remainder left = soak_read_remainder(soak->site.url);
     if (left.open > 0) {
-        show_stuck(soak);
+        soak_show_stuck(soak->site.url);
     }
     size_t lost = stored > left.size ? stored - left.size : 0;
-    verdict.unexplained += check(soak, ends, stored);
-    print_message("%s: %zu tasks, %zu kills, %zu stops, %zu jumps, %zu restarts, %zu workers ended"
-                  " by themselves, %zu extra starts, %zu tasks convicted by our kills\n",
-                  soak->site.store.broker, stored, soak->kills, soak->stops, soak->jumps,
-                  soak->restarts, soak->ends, verdict.extra, (size_t)left.archived);
+    verdict.unexplained += soak_check(soak->site.url, ends, stored);
+    print_message("%s: %zu tasks, %zu kills of workers, %zu of children, %zu of zygotes, %zu stops,"
+                  " %zu jumps, %zu restarts, %zu workers ended by themselves, %zu extra starts,"
+                  " %zu of them after a child, %zu tasks convicted by our kills\n",
+                  soak->site.store.broker, stored, soak->kills, soak->children, soak->zygotes,
+                  soak->stops, soak->jumps, soak->restarts, soak->ends, verdict.extra,
+                  verdict.child, (size_t)left.archived);
+    assert_in_range(verdict.child, 0, soak->children);
     soak_print_times("  dead worker to running again", &verdict.worker[0]);
     soak_print_times("  the same, task charged twice", &verdict.worker[1]);
     soak_print_times("  the same, charged more often", &verdict.worker[2]);

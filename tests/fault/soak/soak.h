@@ -32,16 +32,20 @@ struct soak_feeder {
 void soak_feed_start(struct soak_feeder *feeder, const char *url);
 void soak_feed_stop(struct soak_feeder *feeder);
 
-/* The role of the workers: argv: URL, journal. */
+/* The role of the workers: argv: URL, journal, "prefork" or "threads". */
 int soak_worker(int argc, char **argv);
+/* A process of that name ("quern-zygote", "quern-child") below a worker with a pool of children;
+ * any of them, by `dice`. 0: there is none, or the kernel does not name children. */
+int soak_find_below(int worker, const char *name, uint64_t dice);
 
 /* Something that explains extra starts. All moments are real, monotonic. */
 struct soak_event {
     enum {
-        SOAK_LOST,    /* the process was killed, or ended on its own; its pid may be reused */
-        SOAK_STOPPED, /* it was stopped for longer than its lease lasts without an extension */
-        SOAK_TURNED,  /* the server's clock jumped: all its leases have expired */
-        SOAK_HINDERED /* it was stopped, or the server for all: too long a stop loses a lease */
+        SOAK_LOST,     /* the process was killed, or ended on its own; its pid may be reused */
+        SOAK_STOPPED,  /* it was stopped for longer than its lease lasts without an extension */
+        SOAK_TURNED,   /* the server's clock jumped: all its leases have expired */
+        SOAK_HINDERED, /* it was stopped, or the server for all: too long a stop loses a lease */
+        SOAK_CHILD     /* one of its children was killed, which explains one run that had it */
     } kind;
     int pid; /* 0: all */
     int64_t from_ms;
@@ -67,10 +71,24 @@ struct soak_journal {
 struct soak_verdict {
     size_t unexplained;
     size_t extra; /* starts after the first of a task */
+    size_t child; /* those of them whose cause is the death of a child */
     size_t ended; /* tasks */
     /* A worker died: until each of its runs ran again; by the charges of the task: 1, 2, more. */
     struct soak_times worker[SOAK_CHARGES];
 };
+
+/* At the end. */
+struct soak_remainder {
+    uint64_t size; /* of all queues, whatever their state */
+    uint64_t archived;
+    uint64_t open; /* neither archived nor completed */
+};
+struct soak_remainder soak_read_remainder(const char *url);
+/* Prints the first few that are neither done nor archived, and where they are. */
+void soak_show_stuck(const char *url);
+/* Counts violated invariants, and tasks 0 .. stored - 1 that never ended (ends: as of soak_judge)
+ * but are completed, or archived for another reason than our kills. */
+size_t soak_check(const char *url, const bool *ends, size_t stored);
 
 void soak_note_ms(struct soak_times *times, int64_t ms);
 /* Prints p50, p99 and the greatest, and forgets them. */

@@ -146,6 +146,23 @@ static void lease_that_nobody_could_prolong_for_too_long_is_explained(void **sta
     assert_int_equal(unexplained(&trial), 1);
 }
 
+static void death_of_a_child_explains_the_start_that_names_it_alone(void **state)
+{
+    (void)state;
+    struct trial trial = {
+        .records = {begin(ALIVE, 1000, 1, QUERN_CAUSE_NONE),
+                    begin(ALIVE, 3000, 2, QUERN_CAUSE_CHILD_DIED)},
+        .count = 2,
+        .events = {{.kind = SOAK_CHILD, .pid = ALIVE, .from_ms = 2000, .until_ms = 2000}},
+        .event_count = 1};
+    assert_int_equal(unexplained(&trial), 0);
+    trial.records[1] = begin(ALIVE, 3000, 2, QUERN_CAUSE_WORKER_DIED);
+    assert_int_equal(unexplained(&trial), 1);
+    trial.records[1] = begin(ALIVE, 3000, 2, QUERN_CAUSE_CHILD_DIED);
+    trial.events[0].pid = OTHER;
+    assert_int_equal(unexplained(&trial), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(start_after_the_death_of_its_worker_is_explained),
     cmocka_unit_test(start_while_the_run_before_it_lives_is_not),
@@ -154,6 +171,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(retry_of_a_run_that_failed_is_explained),
     cmocka_unit_test(lease_that_nobody_could_prolong_for_too_long_is_explained),
     cmocka_unit_test(retry_whose_worker_died_before_it_wrote_is_explained),
+    cmocka_unit_test(death_of_a_child_explains_the_start_that_names_it_alone),
 };
 
 TEST_MAIN(tests)

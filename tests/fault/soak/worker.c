@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* worker.c - the worker of the soak test, and the wall clock that jumps under it.
+/* worker.c - the worker of the soak test, its children, and the wall clock that jumps under it.
  *
  * The clock's offset from the real one is in a file that all processes of the test map. */
 #include "soak.h"
@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -63,10 +64,15 @@ void soak_clock_jump(int64_t ms)
 
 /* --- The worker ------------------------------------------------------------------------- */
 
+struct journal {
+    const char *path;
+    int fd;
+};
+
 /* One of 10 takes a second or two, one of 10 fails the first time, the others are short. */
 static quern_outcome run_any(quern_run *run, const quern_task *task, void *user)
 {
-    const int *journal = user;
+    const int *journal = &((const struct journal *)user)->fd;
     uint64_t number = fault_number(task);
     int ms = number % 10 == 0 ? 1000 + (int)(number % 1000) : (int)(number % 20);
     struct pollfd cancelled = {.fd = quern_run_cancel_fd(run), .events = POLLIN};
@@ -82,20 +88,90 @@ static quern_outcome run_any(quern_run *run, const quern_task *task, void *user)
     return QUERN_DONE;
 }
 
-/* argv: URL, journal. */
+/* A child has no descriptor of its parents. */
+static void open_in_child(void *user)
+{
+    struct journal *journal = user;
+    journal->fd = fault_journal_open(journal->path);
+}
+
+static quern_zygote *start_zygote(quern_mux *mux, struct journal *journal)
+{
+    const quern_zygote_options options = {.on_child_start = open_in_child, .user = journal};
+    quern_zygote *zygote = NULL;
+    fault_write_for(getpid());
+    TEST_REQUIRE(quern_zygote_start(mux, &options, &zygote, NULL) == QUERN_OK);
+    return zygote;
+}
+
 int soak_worker(int argc, char **argv)
 {
-    TEST_REQUIRE(argc == 2);
-    int journal = open(argv[1], O_WRONLY | O_APPEND | O_CLOEXEC);
+    TEST_REQUIRE(argc == 3);
+    struct journal journal = {.path = argv[1], .fd = fault_journal_open(argv[1])};
+    bool prefork = strcmp(argv[2], "prefork") == 0;
     quern_mux *mux = NULL;
     quern_error err = {0};
-    const quern_worker_options options = {.concurrency = CONCURRENCY, .lease_ms = SOAK_LEASE_MS};
     map_jump(argv[1], 0);
     jumps = true;
-    TEST_REQUIRE(journal >= 0);
     TEST_REQUIRE(quern_mux_new(&mux, &err) == QUERN_OK);
     TEST_REQUIRE(quern_mux_handle(mux, "any", run_any, &journal, NULL, &err) == QUERN_OK);
+    quern_zygote *zygote = prefork ? start_zygote(mux, &journal) : NULL;
+    const quern_worker_options options = {.concurrency = CONCURRENCY,
+                                          .lease_ms = SOAK_LEASE_MS,
+                                          .pool = prefork ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS,
+                                          .zygote = zygote};
     int code = fault_serve(argv[0], mux, &options);
+    quern_zygote_free(zygote);
     quern_mux_free(mux);
     return code;
+}
+
+/* --- Its processes ----------------------------------------------------------------------- */
+
+#define BELOW_MAX 256
+#define DEPTH_MAX 4 /* worker, zygote, guard, child */
+
+struct found {
+    int pids[BELOW_MAX];
+    size_t count;
+};
+
+static bool has_name(int pid, const char *name)
+{
+    char path[64];
+    char line[32] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    bool equal = fgets(line, sizeof line, file) != NULL && strcspn(line, "\n") == strlen(name) &&
+                 strncmp(line, name, strlen(name)) == 0;
+    (void)fclose(file);
+    return equal;
+}
+
+static void find_all(int pid, const char *name, int depth, struct found *found)
+{
+    char path[64];
+    int child;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fscanf(file, "%d", &child) == 1) { /* NOLINT(cert-err34-c) */
+        if (has_name(child, name) && found->count < BELOW_MAX) {
+            found->pids[found->count++] = child;
+        } else if (depth > 1) {
+            find_all(child, name, depth - 1, found);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+int soak_find_below(int worker, const char *name, uint64_t dice)
+{
+    struct found found = {.count = 0};
+    find_all(worker, name, DEPTH_MAX, &found);
+    return found.count == 0 ? 0 : found.pids[dice % found.count];
 }
