@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* loop.c - commands that stay: a line of JSON for each task, lines of JSON as answers.
  *
- * A process says {"ready":true} when it can take tasks. So a program that cannot start at all is
- * known as such, and its start is no part of a task's time; it is started again after a pause that
- * grows to 10 s. Each run takes an idle process, the one that was used last, or starts one: there
- * are never more than runs at a time.
+ * A process says {"ready":true} when it can take tasks, within start_ms. So a program that cannot
+ * start at all is known as such: that is a failure with its reason, never a crash, and it is
+ * started again after a pause that grows to 10 s. The timeout of a run begins when its process is
+ * ready. Each run takes an idle process, the one that was used last, or starts one: there are never
+ * more than runs at a time.
  *
  * What a process does wrong costs the run that it has: its death, a line that is no answer of this
- * task, a line that is too long, no end after a cancellation. Death by a signal of others is a
- * crash, anything else a failure with its reason. A process that is not quiet between two runs (it
- * has ended, or has written something) is replaced, and costs no run.
- *
- * A process ends by the end of its input, a second later by SIGTERM, then by SIGKILL: one that had
- * its number of runs while others go on (it is looked at when the next run begins or ends), all of
- * them when the mux is freed. If this program is killed, their guards kill them. */
+ * task, a line that is too long, the end of its output, no end after a cancellation. Death by a
+ * signal of others is a crash, anything else a failure with its reason. A process that is not quiet
+ * between two runs (it has ended, or has written something), or has read nothing of its task when
+ * it ends, is replaced, and costs no run; unless it is a new one: that has failed to start. */
 #include "cli/loop/loop.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +26,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/text/duration.h"
 #include "base/text/str.h"
 #include "cli/loop/loop_answer.h"
 #include "cli/loop/loop_limits.h"
+#include "cli/loop/loop_stock.h"
 #include "cli/loop/loop_task.h"
 #include "cli/memory.h"
 #include "pool/exec/loop_process.h"
@@ -42,20 +42,15 @@ enum {
     LINE_SIZE_MAX = 8 << 20,
     STDERR_SIZE_MAX = 4096,
     START_MS = 30000,
-    EOF_MS = 1000, /* from the end of its input to SIGTERM */
     KILL_AFTER_MS = 5000,
-    PAUSE_MS_MIN = 100,
-    PAUSE_MS_MAX = 10000
+    SHOWN_MAX = 60 /* bytes of the command in an error text */
 };
 
 struct loop {
     char *command; /* owned */
     struct qn_loop_options options;
-    pthread_mutex_t mutex;
-    struct qn_list idle;      /* guarded by mutex, as all below; the last used one first */
-    struct qn_list ending;    /* their input is closed */
-    int64_t pause_ms;         /* after a start that failed; 0: the last one went well */
-    int64_t start_at_mono_ns; /* no start before */
+    struct qn_loop_stock stock;
+    _Atomic bool noise_reported;
 };
 
 struct attempt {
@@ -66,7 +61,8 @@ struct attempt {
     struct qn_loop_flood flood;
     struct qn_loop_process *process; /* NULL: none yet */
     struct qn_loop_wait wait;
-    char note[192]; /* why we killed it; "": we did not */
+    bool has_task;  /* as far as we know the process has it */
+    char note[192]; /* what else is to say of its end; "": nothing */
 };
 
 /* --- Ends of a run --------------------------------------------------------------------- */
@@ -90,7 +86,13 @@ static quern_outcome fail_by_end(struct attempt *attempt, const char *before)
         return quern_run_fail(attempt->run, QUERN_RETRY, "the zygote of its command has ended");
     }
     bool over_cpu = qn_loop_limits_over_cpu(&attempt->limits, process->spawned.end.status);
-    bool is_crash = !is_ours && !over_cpu && WIFSIGNALED(process->spawned.end.status);
+    bool is_exit = !is_ours && WIFEXITED(process->spawned.end.status);
+    bool is_crash = attempt->has_task && !is_ours && !over_cpu && !is_exit;
+    if (is_exit && qn_loop_process_has_half_line(process)) {
+        (void)snprintf(attempt->note, sizeof attempt->note, "in the middle of a line");
+    } else if (is_exit && WEXITSTATUS(process->spawned.end.status) == 0) {
+        (void)snprintf(attempt->note, sizeof attempt->note, "without an answer");
+    }
     const struct qn_death_facts facts = {
         .status = process->spawned.end.status,
         .out_of_memory = process->spawned.end.out_of_memory,
@@ -103,7 +105,7 @@ static quern_outcome fail_by_end(struct attempt *attempt, const char *before)
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     (void)qn_death_text(&facts, text, sizeof text);
     attempt->run->crashed = is_crash;
-    if (!is_ours && WIFEXITED(process->spawned.end.status)) {
+    if (is_exit && attempt->has_task) {
         char name[32];
         (void)snprintf(name, sizeof name, "exit/%d", WEXITSTATUS(process->spawned.end.status));
         quern_run_set_error_class(attempt->run, name);
@@ -133,6 +135,10 @@ static quern_outcome fail_by_event(struct attempt *attempt, const char *before,
         return fail_by_fault(attempt, before, "no memory for its line");
     case QN_LOOP_TIMEOUT:
         return fail_by_fault(attempt, before, "it did not end");
+    case QN_LOOP_SILENT:
+        return fail_by_fault(attempt, before,
+                             attempt->has_task ? "it closed its output and went on"
+                                               : "it closed its input or output and went on");
     case QN_LOOP_LINE:
     case QN_LOOP_CANCELLED:
     case QN_LOOP_ENDED:
@@ -143,100 +149,46 @@ static quern_outcome fail_by_event(struct attempt *attempt, const char *before,
 
 /* --- Processes ------------------------------------------------------------------------- */
 
-/* With mutex held. Looks at those that are to end; returns when to look again, INT64_MAX: never. */
-static int64_t sweep(struct loop *loop)
-{
-    int64_t next_mono_ns = INT64_MAX;
-    int64_t now_mono_ns = qn_clock_mono_ns();
-    struct qn_list *after;
-    for (struct qn_list *node = loop->ending.next; node != &loop->ending; node = after) {
-        struct qn_loop_process *process = QN_CONTAINER_OF(node, struct qn_loop_process, node);
-        const struct qn_loop_wait now = {.cancel_fd = -1, .until_mono_ns = now_mono_ns};
-        struct qn_bytes line;
-        after = node->next;
-        bool is_late = now_mono_ns >= process->alarm_mono_ns;
-        if (qn_loop_process_next(process, &now, &line) == QN_LOOP_ENDED ||
-            (is_late && process->killed_by_us)) {
-            qn_list_remove(node);
-            qn_loop_process_free(process);
-            continue;
-        }
-        if (is_late) {
-            qn_loop_process_signal(process, SIGTERM);
-            process->alarm_mono_ns = now_mono_ns + KILL_AFTER_MS * QN_NS_PER_MS;
-        }
-        next_mono_ns =
-            process->alarm_mono_ns < next_mono_ns ? process->alarm_mono_ns : next_mono_ns;
-    }
-    return next_mono_ns;
-}
-
-/* With mutex held. */
-static void begin_end(struct loop *loop, struct qn_loop_process *process)
-{
-    qn_loop_process_close_input(process);
-    process->alarm_mono_ns = qn_clock_mono_ns() + EOF_MS * QN_NS_PER_MS;
-    qn_list_append(&loop->ending, &process->node);
-}
-
-/* NULL: none is idle. */
-static struct qn_loop_process *take_idle(struct loop *loop)
-{
-    struct qn_loop_process *found = NULL;
-    (void)pthread_mutex_lock(&loop->mutex);
-    (void)sweep(loop);
-    while (found == NULL && !qn_list_empty(&loop->idle)) {
-        found = QN_CONTAINER_OF(qn_list_shift(&loop->idle), struct qn_loop_process, node);
-        if (!qn_loop_process_is_quiet(found)) {
-            qn_loop_process_free(found);
-            found = NULL;
-        }
-    }
-    (void)pthread_mutex_unlock(&loop->mutex);
-    return found;
-}
-
-static void give_back(struct loop *loop, struct qn_loop_process *process)
-{
-    (void)pthread_mutex_lock(&loop->mutex);
-    process->run_count++;
-    if (loop->options.runs_max > 0 && process->run_count >= loop->options.runs_max) {
-        begin_end(loop, process);
-    } else {
-        qn_list_prepend(&loop->idle, &process->node);
-    }
-    (void)sweep(loop);
-    (void)pthread_mutex_unlock(&loop->mutex);
-}
-
 /* False: the run was cancelled meanwhile. */
 static bool await_pause(struct attempt *attempt)
 {
-    struct loop *loop = attempt->loop;
     struct pollfd cancel = {.fd = attempt->wait.cancel_fd, .events = POLLIN};
-    for (;;) {
-        (void)pthread_mutex_lock(&loop->mutex);
-        int64_t left_ns = loop->start_at_mono_ns - qn_clock_mono_ns();
-        (void)pthread_mutex_unlock(&loop->mutex);
-        if (left_ns <= 0) {
-            return true;
-        }
+    int64_t left_ns;
+    while ((left_ns = qn_loop_stock_pause_ns(&attempt->loop->stock)) > 0) {
         if (poll(&cancel, 1, (int)(left_ns / QN_NS_PER_MS) + 1) > 0) {
             return false;
         }
     }
+    return true;
 }
 
-static void note_start(struct loop *loop, bool is_ready)
+/* What goes before the end of a process that did not become ready: which command it is of. */
+static void name_command(const struct loop *loop, const char *what, char *out, size_t size)
 {
-    (void)pthread_mutex_lock(&loop->mutex);
-    int64_t pause_ms = is_ready ? 0 : loop->pause_ms > 0 ? 2 * loop->pause_ms : PAUSE_MS_MIN;
-    loop->pause_ms = pause_ms < PAUSE_MS_MAX ? pause_ms : PAUSE_MS_MAX;
-    loop->start_at_mono_ns = is_ready ? 0 : qn_clock_mono_ns() + loop->pause_ms * QN_NS_PER_MS;
-    (void)pthread_mutex_unlock(&loop->mutex);
+    size_t shown = strcspn(loop->command, "\n");
+    bool is_cut = loop->command[shown] != '\0' || shown > SHOWN_MAX;
+    shown = shown > SHOWN_MAX ? SHOWN_MAX : shown;
+    (void)snprintf(out, size, "'%.*s%s' %s: ", (int)shown, loop->command, is_cut ? "..." : "",
+                   what);
 }
 
-#define NOT_READY "it was not ready: "
+static quern_outcome fail_unready(struct attempt *attempt, enum qn_loop_event event)
+{
+    char before[SHOWN_MAX + 64];
+    char within[32];
+    char why[128];
+    name_command(attempt->loop, "was not ready", before, sizeof before);
+    quern_run_set_error_class(attempt->run, "not-ready");
+    if (event == QN_LOOP_CANCELLED) {
+        return fail_by_fault(attempt, before, "its run was cancelled");
+    }
+    if (event != QN_LOOP_TIMEOUT) {
+        return fail_by_event(attempt, before, event);
+    }
+    qn_duration_format(attempt->loop->options.start_ms, within, sizeof within);
+    (void)snprintf(why, sizeof why, "it did not write the line {\"ready\":true} within %s", within);
+    return fail_by_fault(attempt, before, why);
+}
 
 /* False, with the outcome: it did not become ready. */
 static bool await_ready(struct attempt *attempt, quern_outcome *ret_outcome)
@@ -244,7 +196,8 @@ static bool await_ready(struct attempt *attempt, quern_outcome *ret_outcome)
     struct qn_bytes line;
     struct qn_loop_answer answer;
     quern_error err;
-    attempt->wait.until_mono_ns = qn_clock_mono_ns() + START_MS * QN_NS_PER_MS;
+    attempt->wait.until_mono_ns =
+        qn_clock_mono_ns() + attempt->loop->options.start_ms * QN_NS_PER_MS;
     enum qn_loop_event event = qn_loop_process_next(attempt->process, &attempt->wait, &line);
     attempt->wait.until_mono_ns = INT64_MAX;
     if (event == QN_LOOP_LINE) {
@@ -255,7 +208,10 @@ static bool await_ready(struct attempt *attempt, quern_outcome *ret_outcome)
         if (answer.kind == QN_LOOP_READY) {
             return true;
         }
-        *ret_outcome = fail_by_fault(attempt, NOT_READY, answer.why);
+        char before[SHOWN_MAX + 64];
+        name_command(attempt->loop, "was not ready", before, sizeof before);
+        quern_run_set_error_class(attempt->run, "not-ready");
+        *ret_outcome = fail_by_fault(attempt, before, answer.why);
     } else if (event == QN_LOOP_ENDED &&
                qn_loop_process_refusal(attempt->process, &err) != QUERN_OK) {
         qn_loop_process_free(attempt->process);
@@ -263,23 +219,17 @@ static bool await_ready(struct attempt *attempt, quern_outcome *ret_outcome)
             err.code == QUERN_E_INVALID
                 ? quern_run_fail(attempt->run, QUERN_RETRY, "command was not started: %s", err.text)
                 : not_started(attempt, err.text);
-    } else if (event == QN_LOOP_TIMEOUT || event == QN_LOOP_CANCELLED) {
-        *ret_outcome = fail_by_fault(attempt, NOT_READY, "it wrote nothing");
     } else {
-        *ret_outcome = fail_by_event(attempt, NOT_READY, event);
+        *ret_outcome = fail_unready(attempt, event);
     }
     attempt->process = NULL;
     return false;
 }
 
-/* False, with the outcome: there is none. */
-static bool take_process(struct attempt *attempt, quern_outcome *ret_outcome)
+/* False, with the outcome: there is none. The timeout of the run is held. */
+static bool start_process(struct attempt *attempt, quern_outcome *ret_outcome)
 {
     struct loop *loop = attempt->loop;
-    attempt->process = take_idle(loop);
-    if (attempt->process != NULL) {
-        return true;
-    }
     if (!await_pause(attempt)) {
         *ret_outcome = not_started(attempt, "it is started again after a pause");
         return false;
@@ -300,7 +250,28 @@ static bool take_process(struct attempt *attempt, quern_outcome *ret_outcome)
         return false;
     }
     bool is_ready = await_ready(attempt, ret_outcome);
-    note_start(loop, is_ready);
+    qn_loop_stock_note_start(&loop->stock, is_ready);
+    return is_ready;
+}
+
+/* False, with the outcome: there is none. */
+static bool take_process(struct attempt *attempt, quern_outcome *ret_outcome)
+{
+    struct loop *loop = attempt->loop;
+    bool was_noisy;
+    attempt->has_task = false;
+    attempt->process = qn_loop_stock_take(&loop->stock, &was_noisy);
+    if (was_noisy && !atomic_exchange(&loop->noise_reported, true)) {
+        attempt->run->replaced = "it has written something after its answer";
+    }
+    if (attempt->process != NULL) {
+        return true;
+    }
+    qn_run_hold_clock(attempt->run, true);
+    bool is_ready = start_process(attempt, ret_outcome);
+    if (is_ready) {
+        qn_run_hold_clock(attempt->run, false);
+    }
     return is_ready;
 }
 
@@ -357,7 +328,7 @@ static quern_outcome take_answer(struct attempt *attempt, struct qn_loop_answer 
     if (attempt->wait.cancel_fd < 0) {
         qn_loop_process_free(attempt->process); /* it got SIGTERM */
     } else {
-        give_back(attempt->loop, attempt->process);
+        qn_loop_stock_give_back(&attempt->loop->stock, attempt->process);
     }
     return outcome;
 }
@@ -382,16 +353,36 @@ static bool take_line(struct attempt *attempt, struct qn_bytes line, struct qn_p
     return has_ended;
 }
 
-static quern_outcome converse(struct attempt *attempt)
+/* The process has not read its task. False, with the outcome: it is a new one, which failed to
+ * start. */
+static bool drop_unread(struct attempt *attempt, enum qn_loop_event event,
+                        quern_outcome *ret_outcome)
+{
+    if (attempt->process->run_count > 0) {
+        qn_loop_process_free(attempt->process);
+        attempt->process = NULL;
+        return true;
+    }
+    char before[SHOWN_MAX + 64];
+    name_command(attempt->loop, "was ready, but took no task", before, sizeof before);
+    attempt->has_task = false;
+    quern_run_set_error_class(attempt->run, "not-ready");
+    qn_loop_stock_note_start(&attempt->loop->stock, false);
+    *ret_outcome = fail_by_event(attempt, before, event);
+    return false;
+}
+
+/* False, with the outcome: the run has ended. True: its process has, and knew nothing of it. */
+static bool converse(struct attempt *attempt, quern_outcome *ret_outcome)
 {
     struct qn_progress progress = {0};
     struct qn_bytes line;
-    quern_outcome outcome = QUERN_RETRY;
     for (;;) {
         enum qn_loop_event event = qn_loop_process_next(attempt->process, &attempt->wait, &line);
+        bool is_end = event == QN_LOOP_ENDED || event == QN_LOOP_SILENT;
         if (event == QN_LOOP_LINE) {
-            if (take_line(attempt, line, &progress, &outcome)) {
-                return outcome;
+            if (take_line(attempt, line, &progress, ret_outcome)) {
+                return false;
             }
             qn_loop_flood_slow_down(&attempt->flood, attempt->wait.cancel_fd);
         } else if (event == QN_LOOP_CANCELLED) {
@@ -400,10 +391,30 @@ static quern_outcome converse(struct attempt *attempt)
             attempt->wait.abandoned = &attempt->run->abandoned;
             attempt->wait.until_mono_ns =
                 qn_clock_mono_ns() + attempt->limits.kill_after_ms * QN_NS_PER_MS;
+        } else if (is_end && attempt->wait.cancel_fd >= 0 &&
+                   !attempt->process->spawned.end.is_lost &&
+                   qn_loop_process_is_unread(attempt->process)) {
+            return drop_unread(attempt, event, ret_outcome);
         } else {
-            return fail_by_event(attempt, "", event);
+            *ret_outcome = fail_by_event(attempt, "", event);
+            return false;
         }
     }
+}
+
+static void send_task(struct attempt *attempt)
+{
+    size_t size;
+    quern_error err;
+    char *text = qn_loop_task_line(attempt->run, attempt->task, &size);
+    qn_loop_process_limit(attempt->process, attempt->limits.cpu_ms, attempt->limits.memory_max);
+    quern_status status =
+        qn_loop_process_send(attempt->process, (struct qn_bytes){text, size}, &err);
+    free(text);
+    if (status != QUERN_OK) {
+        qn_memory_exhausted();
+    }
+    attempt->has_task = true;
 }
 
 static quern_outcome run_loop(quern_run *run, const quern_task *task, void *user)
@@ -420,20 +431,13 @@ static quern_outcome run_loop(quern_run *run, const quern_task *task, void *user
         (void)snprintf(why, sizeof why, "no descriptor to cancel it by: %s", strerror(errno));
         return not_started(&attempt, why);
     }
-    if (!take_process(&attempt, &outcome)) {
-        return outcome;
+    while (take_process(&attempt, &outcome)) {
+        send_task(&attempt);
+        if (!converse(&attempt, &outcome)) {
+            break;
+        }
     }
-    qn_loop_process_limit(attempt.process, attempt.limits.cpu_ms, attempt.limits.memory_max);
-    size_t size;
-    char *text = qn_loop_task_line(run, task, &size);
-    quern_error err;
-    quern_status status =
-        qn_loop_process_send(attempt.process, (struct qn_bytes){text, size}, &err);
-    free(text);
-    if (status != QUERN_OK) {
-        qn_memory_exhausted();
-    }
-    return converse(&attempt);
+    return outcome;
 }
 
 /* --- The mux --------------------------------------------------------------------------- */
@@ -441,18 +445,7 @@ static quern_outcome run_loop(quern_run *run, const quern_task *task, void *user
 static void free_loop(void *user)
 {
     struct loop *loop = user;
-    int64_t next_mono_ns;
-    while (!qn_list_empty(&loop->idle)) {
-        begin_end(loop, QN_CONTAINER_OF(qn_list_shift(&loop->idle), struct qn_loop_process, node));
-    }
-    while ((next_mono_ns = sweep(loop)) != INT64_MAX) {
-        struct qn_loop_process *first =
-            QN_CONTAINER_OF(loop->ending.next, struct qn_loop_process, node);
-        const struct qn_loop_wait wait = {.cancel_fd = -1, .until_mono_ns = next_mono_ns};
-        struct qn_bytes line;
-        (void)qn_loop_process_next(first, &wait, &line);
-    }
-    (void)pthread_mutex_destroy(&loop->mutex);
+    qn_loop_stock_finish(&loop->stock);
     qn_free(loop->command);
     qn_free(loop);
 }
@@ -463,11 +456,10 @@ quern_status qn_loop_add(quern_mux *mux, const char *pattern, const char *comman
     struct loop *loop = qn_memory_must(qn_alloc_zero(1, sizeof *loop));
     loop->command = qn_memory_must(qn_str_dup(command));
     loop->options = *options;
-    qn_list_init(&loop->idle);
-    qn_list_init(&loop->ending);
-    if (pthread_mutex_init(&loop->mutex, NULL) != 0) {
-        qn_memory_exhausted();
+    if (loop->options.start_ms == 0) {
+        loop->options.start_ms = START_MS;
     }
+    qn_loop_stock_init(&loop->stock, options->runs_max);
     const struct qn_mux_entry entry = {
         .handler = run_loop,
         .user = loop,

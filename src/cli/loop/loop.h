@@ -7,6 +7,7 @@
 
 struct qn_loop_options {
     uint64_t runs_max; /* then a process is replaced; 0: never */
+    int64_t start_ms;  /* within which it must be ready; 0: 30 s */
     bool log_stderr;
     bool no_new_privs;
 };

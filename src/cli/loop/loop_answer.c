@@ -45,6 +45,12 @@ static char *copy(const char *data, size_t size)
     return bytes;
 }
 
+/* JSON may have a NUL in a text ("\\u0000"): then it is none of the words that we compare with. */
+static bool is_word(const json_t *text)
+{
+    return json_is_string(text) && strlen(json_string_value(text)) == json_string_length(text);
+}
+
 static bool read_progress(json_t *line, json_t *percent, struct qn_loop_answer *answer)
 {
     json_t *note = json_object_get(line, "note");
@@ -69,7 +75,7 @@ static bool read_outcome(json_t *line, struct qn_loop_answer *answer)
         return wrong(answer, "its answer has no outcome", NULL);
     }
     for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
-        if (strcmp(json_string_value(outcome), outcomes[i]) == 0) {
+        if (is_word(outcome) && strcmp(json_string_value(outcome), outcomes[i]) == 0) {
             answer->outcome = (int)i;
             return true;
         }
@@ -89,7 +95,7 @@ static bool read_delay(json_t *line, struct qn_loop_answer *answer)
             return wrong(answer, "its delay_ms is no number of milliseconds", NULL);
         }
     } else if (delay != NULL) {
-        if (!json_is_string(delay) ||
+        if (!is_word(delay) ||
             qn_duration_parse(json_string_value(delay), &answer->delay_ms, NULL) != QUERN_OK) {
             return wrong(answer, "its delay is no duration such as \"30s\"", NULL);
         }
@@ -103,7 +109,7 @@ static bool read_class(json_t *line, struct qn_loop_answer *answer)
     if (name == NULL || json_is_null(name)) {
         return true;
     }
-    if (!json_is_string(name) || !qn_handler_options_is_class(json_string_value(name))) {
+    if (!is_word(name) || !qn_handler_options_is_class(json_string_value(name))) {
         return wrong(answer, "its class is not 1 to 64 bytes without spaces", NULL);
     }
     (void)snprintf(answer->class_name, sizeof answer->class_name, "%s", json_string_value(name));
@@ -170,7 +176,7 @@ static bool read_answer(json_t *line, json_t *id, const char *expected,
     if (!json_is_string(id)) {
         return wrong(answer, "the id of its answer is no text", NULL);
     }
-    if (expected == NULL || strcmp(json_string_value(id), expected) != 0) {
+    if (expected == NULL || !is_word(id) || strcmp(json_string_value(id), expected) != 0) {
         return wrong(answer, "it answered for another task,", json_string_value(id));
     }
     answer->kind = QN_LOOP_ANSWER;

@@ -7,8 +7,6 @@
  * is reported before anything runs. Runs that do not end within the shutdown timeout are cancelled
  * and go back to their queues; a command that does not even end then leaves the exit code 1, and
  * the process without freeing what its thread still uses. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +51,7 @@ enum option {
     OPTION_LOG_STDERR,
     OPTION_NO_NEW_PRIVS,
     OPTION_LOOP_RUNS,
+    OPTION_LOOP_START,
     OPTION_AGGREGATE_TYPE,
     OPTION_GROUP_GRACE,
     OPTION_GROUP_MAX_DELAY,
@@ -105,6 +104,8 @@ static const struct qn_option options[] = {
                              QN_OPTION_FLAG, .unlisted = true},
     [OPTION_LOOP_RUNS] = {"exec-loop-runs", "N", "replace such a command after N runs",
                           QN_OPTION_COUNT, .min = 1, .max = INT32_MAX, .unlisted = true},
+    [OPTION_LOOP_START] = {"exec-loop-start", "D", "how long it may need to be ready (30s)",
+                           QN_OPTION_DURATION, .min = 1, .unlisted = true},
     [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT,
                        .unlisted = true},
     [OPTION_AGGREGATE_TYPE] = {"aggregate-type", "[PATTERN=]TYPE", "type of the task made of them",
@@ -140,6 +141,7 @@ static quern_status add_loop(const struct qn_cli *cli, quern_mux *mux, const cha
 {
     const struct qn_loop_options loop_options = {
         .runs_max = (uint64_t)qn_args_number(&cli->args, OPTION_LOOP_RUNS, 0),
+        .start_ms = qn_args_number(&cli->args, OPTION_LOOP_START, 0),
         .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
         .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
     };
@@ -440,10 +442,9 @@ static int run_work(struct qn_cli *cli)
         return qn_cli_usage(cli, "--drain and --until-idle exclude each other");
     }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t concurrency = qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
     struct qn_work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
     work->cli = cli;
-    work->concurrency = (uint32_t)concurrency;
+    work->concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
     work->strict = qn_args_given(args, OPTION_STRICT);
     work->drain = qn_args_given(args, OPTION_DRAIN);
     work->until_idle = qn_args_given(args, OPTION_UNTIL_IDLE);

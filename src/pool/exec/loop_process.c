@@ -6,7 +6,10 @@
  * line is returned as soon as its end was read. Failures: a line without end is an event once it is
  * too long, and then nothing more is read; when the process has ended, its group is killed before
  * it is reaped, and what it wrote before is read, but not waited for: a daemon may hold its pipes.
- */
+ * One that can say nothing more has a second to end by itself.
+ *
+ * Whether a process that ended has read any of its input shows in the pipe: the kernel still counts
+ * what was not taken out of it. */
 #include "pool/exec/loop_process.h"
 
 #include <errno.h>
@@ -14,6 +17,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +27,7 @@
 #include "pool/exec/sigpipe.h"
 #include "pool/exec/tree_limits.h"
 
-enum { READ_SIZE = 16384, LOOK_MS = 20, REST_MAX = 1 << 20 };
+enum { READ_SIZE = 16384, LOOK_MS = 20, REST_MAX = 1 << 20, SILENT_MS = 1000 };
 enum { IN, OUT, ERR, CANCEL, PROCESS, FD_COUNT };
 
 static void close_fd(int *fd)
@@ -62,6 +66,7 @@ quern_status qn_loop_process_send(struct qn_loop_process *process, struct qn_byt
     qn_buf_finish(&process->input); /* the last one may have been large */
     qn_buf_init(&process->input, SIZE_MAX / 2);
     process->input_sent = 0;
+    process->is_unread = process->spawned.stdin_fd < 0;
     qn_buf_reset(&process->stderr_text.text);
     process->stderr_text.is_cut = false;
     if (qn_buf_append(&process->input, bytes.data, bytes.size) != QUERN_OK) {
@@ -79,7 +84,32 @@ void qn_loop_process_limit(struct qn_loop_process *process, int64_t cpu_ms, uint
     process->is_limited = is_limited;
 }
 
-/* A process that closed its stdin does not need the rest. */
+static void begin_silence(struct qn_loop_process *process)
+{
+    if (process->silent_at_mono_ns == 0) {
+        process->silent_at_mono_ns = qn_clock_mono_ns() + SILENT_MS * QN_NS_PER_MS;
+    }
+}
+
+/* What is still in the pipe will never be read: all who could do that have closed it. */
+static void close_input(struct qn_loop_process *process)
+{
+    int left = 0;
+    if (process->spawned.stdin_fd >= 0 && ioctl(process->spawned.stdin_fd, FIONREAD, &left) == 0) {
+        process->is_unread = (size_t)left >= process->input_sent;
+    }
+    close_fd(&process->spawned.stdin_fd);
+}
+
+/* It has closed its stdin. One that has read what was sent last, or a part, may still answer. */
+static void lose_input(struct qn_loop_process *process)
+{
+    close_input(process);
+    if (process->is_unread) {
+        begin_silence(process);
+    }
+}
+
 static void write_input(struct qn_loop_process *process)
 {
     struct qn_sigpipe sigpipe;
@@ -89,7 +119,7 @@ static void write_input(struct qn_loop_process *process)
     bool is_over = count < 0 && errno != EINTR && errno != EAGAIN;
     qn_sigpipe_restore(&sigpipe);
     if (is_over) {
-        close_fd(&process->spawned.stdin_fd);
+        lose_input(process);
     } else if (count > 0) {
         process->input_sent += (size_t)count;
     }
@@ -130,6 +160,9 @@ static enum qn_loop_event read_output(struct qn_loop_process *process, bool *ret
     char piece[READ_SIZE];
     ssize_t count = read(process->spawned.stdout_fd, piece, sizeof piece);
     *ret_more = count > 0;
+    if (count > 0 && process->is_ending) {
+        return QN_LOOP_LINE;
+    }
     if (count > 0) {
         drop_read_lines(process);
         quern_status status = qn_buf_append(&process->output, piece, (size_t)count);
@@ -139,6 +172,7 @@ static enum qn_loop_event read_output(struct qn_loop_process *process, bool *ret
     }
     if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
         close_fd(&process->spawned.stdout_fd);
+        begin_silence(process);
     }
     return QN_LOOP_LINE;
 }
@@ -181,31 +215,46 @@ static void reap(struct qn_loop_process *process)
 {
     qn_spawn_reap(&process->spawned);
     process->has_ended = true;
-    close_fd(&process->spawned.stdin_fd);
+    close_input(process);
     read_rest(process);
     qn_loop_process_read_stderr(process);
     close_fd(&process->spawned.stdout_fd);
     close_fd(&process->spawned.stderr_fd);
 }
 
-static int timeout_ms(const struct qn_loop_wait *wait)
+/* One that was told to end may be silent as long as its owner waits for that. */
+static int64_t silent_at(const struct qn_loop_process *process)
 {
-    if (wait->until_mono_ns == INT64_MAX) {
+    bool is_due = process->silent_at_mono_ns != 0 && !process->killed_by_us && !process->is_ending;
+    return is_due ? process->silent_at_mono_ns : INT64_MAX;
+}
+
+static int timeout_ms(const struct qn_loop_process *process, const struct qn_loop_wait *wait)
+{
+    int64_t silent_at_ns = silent_at(process);
+    int64_t until_ns = silent_at_ns < wait->until_mono_ns ? silent_at_ns : wait->until_mono_ns;
+    if (until_ns == INT64_MAX) {
         return -1;
     }
-    int64_t left_ns = wait->until_mono_ns - qn_clock_mono_ns();
+    int64_t left_ns = until_ns - qn_clock_mono_ns();
     int64_t left_ms = left_ns <= 0 ? 0 : (left_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS;
-    if (wait->abandoned != NULL && left_ms > LOOK_MS) {
+    if (wait->until_mono_ns != INT64_MAX && wait->abandoned != NULL && left_ms > LOOK_MS) {
         return LOOK_MS;
     }
     return left_ms > INT32_MAX ? INT32_MAX : (int)left_ms;
 }
 
-static bool is_over(const struct qn_loop_wait *wait)
+/* QN_LOOP_LINE: it may be waited for. */
+static enum qn_loop_event over(const struct qn_loop_process *process,
+                               const struct qn_loop_wait *wait)
 {
-    return wait->until_mono_ns != INT64_MAX &&
-           (qn_clock_mono_ns() >= wait->until_mono_ns ||
-            (wait->abandoned != NULL && atomic_load(wait->abandoned)));
+    int64_t now_ns = qn_clock_mono_ns();
+    if (wait->until_mono_ns != INT64_MAX &&
+        (now_ns >= wait->until_mono_ns ||
+         (wait->abandoned != NULL && atomic_load(wait->abandoned)))) {
+        return QN_LOOP_TIMEOUT;
+    }
+    return now_ns >= silent_at(process) ? QN_LOOP_SILENT : QN_LOOP_LINE;
 }
 
 /* QN_LOOP_LINE: nothing has happened that the caller must know. */
@@ -215,17 +264,19 @@ static enum qn_loop_event poll_once(struct qn_loop_process *process,
     bool sends = process->input_sent < process->input.size;
     bool more;
     struct pollfd fds[FD_COUNT] = {
-        [IN] = {.fd = sends ? process->spawned.stdin_fd : -1, .events = POLLOUT},
+        [IN] = {.fd = process->spawned.stdin_fd, .events = sends ? POLLOUT : 0},
         [OUT] = {.fd = process->spawned.stdout_fd, .events = POLLIN},
         [ERR] = {.fd = process->spawned.stderr_fd, .events = POLLIN},
         [CANCEL] = {.fd = wait->cancel_fd, .events = POLLIN},
         [PROCESS] = {.fd = process->spawned.end_fd, .events = POLLIN},
     };
-    if (poll(fds, FD_COUNT, timeout_ms(wait)) < 0) {
+    if (poll(fds, FD_COUNT, timeout_ms(process, wait)) < 0) {
         return QN_LOOP_LINE; /* interrupted, or out of kernel memory: again */
     }
-    if (fds[IN].revents != 0) {
+    if (fds[IN].revents != 0 && sends) {
         write_input(process);
+    } else if (fds[IN].revents != 0) {
+        lose_input(process);
     }
     if (fds[ERR].revents != 0) {
         (void)read_stderr(process);
@@ -246,11 +297,10 @@ enum qn_loop_event qn_loop_process_next(struct qn_loop_process *process,
                                         const struct qn_loop_wait *wait, struct qn_bytes *ret_line)
 {
     for (;;) {
-        if (is_over(wait)) { /* one look: it may have ended */
+        enum qn_loop_event end = over(process, wait);
+        if (end != QN_LOOP_LINE) { /* one look: it may have ended */
             enum qn_loop_event event = poll_once(process, wait);
-            return process->has_ended      ? QN_LOOP_ENDED
-                   : event == QN_LOOP_LINE ? QN_LOOP_TIMEOUT
-                                           : event;
+            return process->has_ended ? QN_LOOP_ENDED : event == QN_LOOP_LINE ? end : event;
         }
         if (take_line(process, ret_line)) {
             return ret_line->size > process->line_size_max ? QN_LOOP_TOO_LONG : QN_LOOP_LINE;
@@ -271,10 +321,28 @@ enum qn_loop_event qn_loop_process_next(struct qn_loop_process *process,
 bool qn_loop_process_is_quiet(struct qn_loop_process *process)
 {
     struct pollfd fds[] = {{.fd = process->spawned.stdout_fd, .events = POLLIN},
-                           {.fd = process->spawned.end_fd, .events = POLLIN}};
+                           {.fd = process->spawned.end_fd, .events = POLLIN},
+                           {.fd = process->spawned.stdin_fd}}; /* POLLERR: no process can read it */
     return !process->has_ended && process->output_read == process->output.size &&
            process->input_sent == process->input.size && process->spawned.stdin_fd >= 0 &&
-           process->spawned.stdout_fd >= 0 && poll(fds, 2, 0) == 0;
+           process->spawned.stdout_fd >= 0 && poll(fds, 3, 0) == 0;
+}
+
+bool qn_loop_process_is_noisy(struct qn_loop_process *process)
+{
+    struct pollfd fd = {.fd = process->spawned.stdout_fd, .events = POLLIN};
+    return process->output_read < process->output.size ||
+           (poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN) != 0);
+}
+
+bool qn_loop_process_is_unread(const struct qn_loop_process *process)
+{
+    return process->is_unread;
+}
+
+bool qn_loop_process_has_half_line(const struct qn_loop_process *process)
+{
+    return process->output_read < process->output.size;
 }
 
 void qn_loop_process_kill(struct qn_loop_process *process)
@@ -297,6 +365,7 @@ void qn_loop_process_read_stderr(struct qn_loop_process *process)
 void qn_loop_process_close_input(struct qn_loop_process *process)
 {
     close_fd(&process->spawned.stdin_fd);
+    process->is_ending = true;
 }
 
 void qn_loop_process_signal(struct qn_loop_process *process, int number)

@@ -25,9 +25,12 @@ struct qn_loop_process {
     size_t output_scanned; /* no line end before it */
     size_t line_size_max;
     bool has_ended;
-    uint64_t run_count;    /* the owner's */
-    int64_t alarm_mono_ns; /* the owner's */
-    bool is_limited;       /* the last limits that were set are some */
+    bool is_ending;            /* we have closed its input: what it writes is dropped */
+    bool is_unread;            /* its input is closed, and it has read nothing of the last one */
+    int64_t silent_at_mono_ns; /* when QN_LOOP_SILENT is due; 0: it is not */
+    uint64_t run_count;        /* the owner's */
+    int64_t alarm_mono_ns;     /* the owner's */
+    bool is_limited;           /* the last limits that were set are some */
 };
 
 struct qn_loop_process_spec {
@@ -47,6 +50,8 @@ enum qn_loop_event {
     QN_LOOP_TOO_LONG,  /* a line of more than line_size_max bytes; nothing more can be read */
     QN_LOOP_NO_MEMORY, /* no room for a line; nothing more can be read */
     QN_LOOP_ENDED,     /* all its output was read, its group was killed, it was reaped */
+    QN_LOOP_SILENT,    /* it lives, but has closed its output, or its input without reading any of
+                        * what was sent, a second ago: nothing will come */
     QN_LOOP_CANCELLED,
     QN_LOOP_TIMEOUT /* until_mono_ns, or abandoned */
 };
@@ -63,8 +68,15 @@ QUERN_NODISCARD quern_status qn_loop_process_send(struct qn_loop_process *proces
 void qn_loop_process_limit(struct qn_loop_process *process, int64_t cpu_ms, uint64_t memory_max);
 enum qn_loop_event qn_loop_process_next(struct qn_loop_process *process,
                                         const struct qn_loop_wait *wait, struct qn_bytes *ret_line);
-/* It lives, has written nothing that was not read, and was sent all. Does not wait. */
+/* It lives, has written nothing that was not read, was sent all, and has its input and output open.
+ * Does not wait. */
 bool qn_loop_process_is_quiet(struct qn_loop_process *process);
+/* Where that is false: because it has written. */
+bool qn_loop_process_is_noisy(struct qn_loop_process *process);
+/* After QN_LOOP_ENDED or QN_LOOP_SILENT: it has read nothing of what was sent last. */
+bool qn_loop_process_is_unread(const struct qn_loop_process *process);
+/* It has begun a line and not ended it. */
+bool qn_loop_process_has_half_line(const struct qn_loop_process *process);
 /* Ends it now, as after QN_LOOP_ENDED. */
 void qn_loop_process_kill(struct qn_loop_process *process);
 /* Takes in what is there of its stderr. Does not wait. */

@@ -44,13 +44,6 @@ static void cancel_in_child(struct quern_run *run, enum qn_cancel_reason reason)
     }
 }
 
-const struct qn_run_sink qn_execute_sink = {
-    .write_result = store_result,
-    .write_progress = store_progress,
-    .progress_posted = note_posted,
-    .cancelled = cancel_in_child,
-};
-
 /* With mutex held. True, with the verdict, when the run must not start. Where the lease may be over
  * (its request was sent twice, and the first copy may have been the one that counted) the run is
  * given back, so that its task need not wait for recovery; the broker knows whether it was over. */
@@ -117,21 +110,43 @@ static void set_limits(struct quern_worker *worker, struct quern_run *run, int64
     run->grace_ms = grace_ms(worker, run);
 }
 
-/* With mutex held. The keeper must not sleep beyond the end of this run. While it is awake, it is
- * woken only for an end within its usual pace. */
-static void limit_keeper_sleep(struct quern_worker *worker, const struct quern_run *run)
+/* With mutex held. The keeper must not sleep beyond the end of this run, whose time begins now.
+ * While it is awake, it is woken only for an end within its usual pace. */
+static void limit_keeper_sleep(struct quern_worker *worker, const struct quern_run *run,
+                               int64_t wall_ms)
 {
     if (run->deadline_at_ms == 0 && run->timeout_at_boot_ms == 0) {
         return;
     }
-    int64_t left_ms = run->deadline_at_ms - run->started_at_wall_ms;
+    int64_t left_ms = run->deadline_at_ms - wall_ms;
     bool awake = worker->signals.keeper_until_mono_ns == INT64_MAX;
-    int64_t asleep_ms =
-        (worker->signals.keeper_until_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS;
+    int64_t asleep_ms = (worker->signals.keeper_until_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS;
     if (left_ms < (awake ? 2 * QN_SAFETY_NET_MS : asleep_ms)) {
         qn_signals_wake_keeper(worker);
     }
 }
+
+static void hold_clock(struct quern_run *run, bool held)
+{
+    struct quern_worker *worker = run->owner;
+    int64_t wall_ms = qn_clock_wall_ms(worker->clock);
+    int64_t boot_ms = qn_clock_boot_ms(worker->clock);
+    (void)pthread_mutex_lock(&worker->mutex);
+    run->timeout_at_boot_ms = held || run->timeout_ms == 0 ? 0 : boot_ms + run->timeout_ms;
+    if (!held) {
+        run->deadline_at_ms = qn_task_run_deadline_ms(&run->leased->task, wall_ms);
+        limit_keeper_sleep(worker, run, wall_ms);
+    }
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+const struct qn_run_sink qn_execute_sink = {
+    .write_result = store_result,
+    .write_progress = store_progress,
+    .progress_posted = note_posted,
+    .hold_clock = hold_clock,
+    .cancelled = cancel_in_child,
+};
 
 /* has_started: it cannot be refused any more. */
 static bool start_run(struct quern_worker *worker, struct quern_run *run, bool has_started)
@@ -148,7 +163,7 @@ static bool start_run(struct quern_worker *worker, struct quern_run *run, bool h
     } else {
         run->started_at_mono_ns = now_mono_ns;
         qn_run_table_start(&worker->run_table, run);
-        limit_keeper_sleep(worker, run);
+        limit_keeper_sleep(worker, run, wall_ms);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return !refused;

@@ -135,6 +135,11 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("line", run->wrong_order));
     }
+    if (run->replaced != NULL) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "a process that stays was replaced",
+               QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
+               QN_LOG_TEXT("reason", run->replaced));
+    }
     if (run->stderr_text != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),

@@ -269,6 +269,13 @@ void qn_run_untake_progress(struct quern_run *run)
     (void)pthread_mutex_unlock(&run->cancel_mutex);
 }
 
+void qn_run_hold_clock(struct quern_run *run, bool held)
+{
+    if (run->sink != NULL && run->sink->hold_clock != NULL) {
+        run->sink->hold_clock(run, held);
+    }
+}
+
 void qn_run_set_error(struct quern_run *run, const char *text, size_t size)
 {
     char *clean = qn_alloc(QN_ERROR_TEXT_SIZE_MAX + 1);

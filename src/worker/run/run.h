@@ -37,6 +37,8 @@ struct qn_run_sink {
     quern_status (*write_progress)(struct quern_run *run, int32_t percent, const char *note,
                                    quern_error *err);
     void (*progress_posted)(struct quern_run *run); /* NULL: it is not stored */
+    /* See qn_run_hold_clock. NULL: it has no timeout. */
+    void (*hold_clock)(struct quern_run *run, bool held);
     /* It was cancelled, see qn_run_cancel. NULL: it need not be passed on. */
     void (*cancelled)(struct quern_run *run, enum qn_cancel_reason reason);
     /* In a child, where another process cancels the run; both NULL: this one does. */
@@ -137,6 +139,7 @@ struct quern_run {
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
     bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */
     char *wrong_order;       /* (h) owned; a line of its command that looks like an order */
+    const char *replaced;    /* (h) static; why a process that stays had to be; NULL: none had */
     char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
     char *error;             /* (h) owned; NULL: none */
     char error_class[QN_ERROR_CLASS_SIZE_MAX + 1]; /* (h) "": none */
@@ -174,6 +177,9 @@ bool qn_run_take_progress(struct quern_run *run, struct qn_progress *ret_progres
 /* For progress that was taken and could not be stored. Any thread. */
 void qn_run_untake_progress(struct quern_run *run);
 enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
+/* Its handler waits for something that is no part of its task (held), or begins with that now: its
+ * timeout runs from here. A deadline is a moment, and stays. The handler's thread. */
+void qn_run_hold_clock(struct quern_run *run, bool held);
 /* Frees the texts of a checkpoint that a handler has made. */
 void qn_run_free_change(struct qn_task_change *change);
 /* In how long the task is to run again, by the wall clock; -1: its handler has not said. */

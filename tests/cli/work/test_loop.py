@@ -8,49 +8,18 @@ import pathlib
 import time
 
 import lib_cli
-from lib_cli import CliTest, only
+from lib_cli import only
+from lib_loop import LoopTest
 
 EXAMPLE = pathlib.Path(__file__).parents[3] / "examples/loop.py"
 
-# A process that does what the payload of each task says, in Python.
-SCRIPT = """
-import json, os, signal, sys, time
-def say(**line):
-    print(json.dumps(line), flush=True)
-def answer(outcome="done", **line):
-    say(id=task["id"], outcome=outcome, **line)
-with open("pids", "a") as file:
-    file.write(f"{os.getpid()}\\n")
-say(ready=True)
-for text in sys.stdin:
-    task = json.loads(text)
-    exec(task.get("payload", "answer()"))
-with open("ends", "a") as file:
-    file.write("end of input\\n")
-"""
 
-
-class LoopTest(CliTest):
-    def setUp(self):
-        super().setUp()
-        self.write("loop.py", SCRIPT)
-
+class StayTest(LoopTest):
     def work(self, *options, command="t=exec python3 loop.py"):
         return self.start("work", "--concurrency", "1", "--exec-loop", command, *options)
 
-    def do(self, *lines, options=()):
-        """Enqueues a task that the process shall do."""
-        return self.enqueue("t", "\n".join(lines), "--retention", "1h", *options)
-
     def pids(self):
         return self.read("pids").split() if os.path.exists(self.path("pids")) else []
-
-    def do_once(self, *lines, options=()):
-        """The same; it is archived when it fails, so that no retry disturbs the counts."""
-        return self.do(*lines, options=("--retry", "never", *options))
-
-    def failed(self, *lines, options=()):
-        return self.wait_state(self.do_once(*lines, options=options), "archived")["error"]
 
     def test_one_process_runs_many_tasks_and_gets_all_about_them(self):
         worker = self.work()
@@ -150,16 +119,18 @@ class LoopTest(CliTest):
         error = self.failed("time.sleep(1000)", options=("--timeout", "1s"))
         self.assertIn("timeout of 1s: killed by signal 15 (SIGTERM)", error)
         self.wait_state(self.do("answer()"), "completed")
-        error = self.failed("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "time.sleep(1000)",
-                            options=("--timeout", "1s"))
+        self.wait_state(self.do("signal.signal(signal.SIGTERM, signal.SIG_IGN); answer()"),
+                        "completed")
+        error = self.failed("time.sleep(1000)", options=("--timeout", "1s"))
         self.assertIn("killed by signal 9 (SIGKILL), it did not end", error)
         self.wait_state(self.do("answer()"), "completed")
         self.assertEqual(self.stop(worker), 0)
 
     def test_an_answer_after_the_cancellation_counts(self):
         worker = self.work()
-        task_id = self.do("signal.signal(signal.SIGTERM, lambda *_: answer(result='late'))",
-                          "time.sleep(1.5)", "time.sleep(1000)", options=("--timeout", "1s"))
+        self.wait_state(self.do("signal.signal(signal.SIGTERM, lambda *_: answer(result='late'))",
+                                "answer()"), "completed")
+        task_id = self.do("time.sleep(1000)", options=("--timeout", "1s"))
         self.assertEqual(self.wait_state(task_id, "completed")["result"], "late")
         self.wait_state(self.do("answer()"), "completed")
         self.assertEqual(len(self.pids()), 2)
@@ -179,12 +150,13 @@ class LoopTest(CliTest):
         ids = [self.do_once("answer()") for _ in range(3)]
         for task_id in ids:
             self.assertEqual(self.wait_state(task_id, "archived")["error"],
-                             "it was not ready: exit status 1: no such module")
+                             "'echo no such module >&2; echo >> starts; exit 1' was not ready:"
+                             " exit status 1: no such module")
         self.assertEqual(self.read("starts"), "\n" * 3)
         self.assertEqual(self.stop(worker), 0)
         worker = self.work(command="t=echo hello; cat")
-        self.assertIn("it was not ready: killed by signal 9 (SIGKILL), it wrote a line that is no",
-                      self.failed("answer()"))
+        self.assertIn("'echo hello; cat' was not ready: killed by signal 9 (SIGKILL),"
+                      " it wrote a line that is no", self.failed("answer()"))
         self.assertEqual(self.stop(worker), 0)
 
     def test_processes_are_replaced_after_their_runs(self):
