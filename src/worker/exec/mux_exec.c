@@ -244,6 +244,7 @@ static quern_outcome run_command(quern_run *run, const quern_task *task, void *u
     if (status != QUERN_OK) {
         return not_started(run, error.text);
     }
+    qn_progress_lines_end(&reporter.lines);
     report_lines(run, command, &reporter.lines);
     quern_outcome outcome = outcome_of(run, task, &reporter.lines.orders, &end);
     if (outcome == QUERN_DONE && command->options.log_stderr) {

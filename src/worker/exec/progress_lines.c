@@ -87,3 +87,10 @@ bool qn_progress_lines_feed(struct qn_progress_lines *lines, const char *data, s
     }
     return is_new;
 }
+
+/* printf writes none by itself. A command that was killed may have written half an order; the
+ * orders of such a one do not count. */
+void qn_progress_lines_end(struct qn_progress_lines *lines)
+{
+    (void)take_line(lines);
+}

@@ -24,5 +24,7 @@ struct qn_progress_lines {
  * from 0 to 100, "%" may follow it. Blank lines are ignored. Orders (orders.h) are no progress. */
 QUERN_NODISCARD bool qn_progress_lines_feed(struct qn_progress_lines *lines, const char *data,
                                             size_t size);
+/* Nothing more comes: an order without a line end counts, too. */
+void qn_progress_lines_end(struct qn_progress_lines *lines);
 
 #endif

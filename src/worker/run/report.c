@@ -133,7 +133,8 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
     if (run->wrong_order != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "a line on descriptor 3 is no order, it is ignored",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("line", run->wrong_order));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("line", run->wrong_order),
+               QN_LOG_TEXT("orders", "retry-in=30s, snooze=5m, no-retry=CLASS, error-class=CLASS"));
     }
     if (run->replaced != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "a process that stays was replaced",

@@ -103,8 +103,8 @@ class EnvironmentTest(CliTest):
 class TaskLimitTest(CliTest):
     def test_limits_of_a_task_are_those_of_its_command(self):
         task_id = self.enqueue("t", "--memory", "512M", "--cpu", "6500ms", "--retention", "1h")
-        self.drain("t=ulimit -v; ulimit -t")
-        self.assertEqual(self.task(task_id)["result"], "524288\n7\n")
+        self.drain("t=ulimit -Sv; ulimit -Hv; ulimit -St; ulimit -Ht")
+        self.assertEqual(self.task(task_id)["result"], "524288\n524288\n7\n8\n")
 
     def test_command_that_ignores_sigterm_is_killed_when_its_task_says(self):
         task_id = self.enqueue("t", "--kill-after", "200ms", "--timeout", "100ms",
@@ -144,6 +144,38 @@ class OrderTest(CliTest):
         log = self.read(worker.log_name)
         self.assertEqual(log.count("is no order"), 1, log)
         self.assertIn("snooze=soon", log)
+
+    @only("sqlite")
+    def test_strange_orders_lose_nothing(self):
+        wrong = {"negative": "echo retry-in=-1 >&3", "long": "echo retry-in=999999999h >&3",
+                 "empty": "echo snooze= >&3", "classless": "echo no-retry= >&3"}
+        odd = {"unknown": "echo retry_in=3s >&3; echo stop-all=now >&3",
+               "closed": "exec 3>&-; exit 1", "taken": "exec 3</dev/null; exit 1",
+               "large": "head -c 1000000 /dev/zero | tr '\\0' s >&3",
+               "bytes": "head -c 100000 /dev/urandom >&3",
+               "late": "(trap '' TERM HUP; sleep 1000; echo snooze=1h >&3) & true"}
+        right = {"open": "printf snooze=1h >&3", "twice": "echo snooze=2h >&3; echo snooze=1h >&3",
+                 "behind": "head -c 1000000 /dev/zero >&3; echo >&3; echo snooze=1h >&3"}
+        ids = {}
+        options = []
+        for kind, text in {**wrong, **odd, **right}.items():
+            ids[kind] = self.enqueue(kind, "--retry", "never")
+            ending = "; exit 0" if kind in right else "; exit 1"
+            options += ["--exec", f"{kind}={text}{ending}"]
+        worker = self.start("work", *options)
+        for kind in (*wrong, *odd):
+            self.assertIn("exit status 1", self.wait_state(ids[kind], "archived")["error"], kind)
+        for kind in right:
+            self.until(lambda kind=kind: self.task(ids[kind])["state"] in ("scheduled", "retry"),
+                       f"{kind} is snoozed")
+            left = self.task(ids[kind])["due_at_ms"] / 1000 - time.time()
+            self.assertTrue(3000 < left <= 3601, (kind, left))
+        log = self.read(worker.log_name)
+        self.assertEqual(log.count("is no order, it is ignored"), len(wrong), log)
+        for text in wrong.values():
+            self.assertIn(text.split()[1], log)
+        self.assertIn("retry-in=30s, snooze=5m", log)
+        self.assertEqual(self.stop(worker), 0)
 
     def test_a_crash_says_what_the_command_used(self):
         task_id = self.enqueue("t")

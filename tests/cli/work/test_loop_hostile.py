@@ -73,6 +73,12 @@ class HostileLoopTest(LoopTest):
         self.assertIn("timeout of 1s", self.failed("time.sleep(1000)", options=("--timeout", "1s")))
         self.assertEqual(self.stop(worker), 0)
 
+    def test_it_gets_no_new_rights_if_that_is_wanted(self):
+        worker = self.work_script("--no-new-privs")
+        task_id = self.do("answer(result=open('/proc/self/status').read())")
+        self.assertRegex(self.wait_state(task_id, "completed")["result"], r"NoNewPrivs:\s+1\n")
+        self.assertEqual(self.stop(worker), 0)
+
     def test_the_stop_of_the_worker_ends_a_start(self):
         worker = self.work("echo $$ >> pids; exec sleep 1000", "--shutdown-timeout", "100ms")
         task_id = self.do("answer()")

@@ -58,6 +58,12 @@ static void wrong_orders_are_kept_and_change_nothing(void **state)
     static const char *const lines[] = {
         "retry-in=",
         "retry-in=-3s",
+        "retry-in=-1",
+        "retry-in=999999999h",
+        "retry-in=99999999999999999999999s",
+        "snooze=",
+        "snooze=NaN",
+        "snooze=1e9h",
         "retry-in=soon",
         "snooze=3x",
         "snooze= 3s",

@@ -83,6 +83,31 @@ static void pieces_may_end_anywhere(void **state)
     assert_string_equal(lines.progress.note, "two three");
 }
 
+static void an_order_counts_without_its_line_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum qn_order order;
+        bool is_wrong;
+    } cases[] = {
+        {"50 half\nsnooze=5m", QN_ORDER_SNOOZE, false},
+        {"snooze=5m\nretry-in=1s", 1, false},
+        {"snooze=5m\n50 ha", QN_ORDER_SNOOZE, false},
+        {"snooze=", QN_ORDER_NONE, true},
+        {"", QN_ORDER_NONE, false},
+        {"snooze=5m\n", QN_ORDER_SNOOZE, false},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qn_progress_lines lines = {0};
+        bool is_new = qn_progress_lines_feed(&lines, cases[i].text, strlen(cases[i].text));
+        assert_int_equal(is_new, i == 0);
+        qn_progress_lines_end(&lines);
+        assert_int_equal(lines.orders.order, cases[i].order);
+        assert_int_equal(lines.orders.wrong[0] != '\0', cases[i].is_wrong);
+    }
+}
+
 static void the_longest_note_is_whole(void **state)
 {
     (void)state;
@@ -141,6 +166,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lines_set_percentage_and_note),
     cmocka_unit_test(orders_are_no_progress),
     cmocka_unit_test(pieces_may_end_anywhere),
+    cmocka_unit_test(an_order_counts_without_its_line_end),
     cmocka_unit_test(the_longest_note_is_whole),
     cmocka_unit_test(long_lines_are_cut_at_a_character),
     cmocka_unit_test(bytes_that_are_not_text_are_replaced),
