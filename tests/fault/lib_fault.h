@@ -1,29 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_fault.h - a worker program to be killed, the journal in which its handler records its
- * actions, and the checks of that journal.
- *
- * The journal is a file of fixed-size records, written with O_APPEND by the handler itself, so it
- * survives every kill and does not depend on the tested code. Tasks are numbered from 0; the number
- * is the payload. */
+/* lib_fault.h - a worker program to be killed, whose handler records its actions in a journal
+ * (lib_journal.h), and the checks of that journal. */
 #ifndef TESTS_FAULT_LIB_FAULT_H
 #define TESTS_FAULT_LIB_FAULT_H
 
+#include "lib_journal.h"
 #include "lib_store.h"
 
 #include "quern/quern.h"
-
-enum fault_kind { FAULT_START = 1, FAULT_END = 2 };
-
-struct fault_record {
-    uint64_t task;
-    uint64_t fence;
-    int32_t kind; /* an enum fault_kind */
-    int32_t cause;
-    int32_t pid;
-    int32_t crash_count;
-    int64_t at_ms; /* monotonic */
-    int64_t at_ns; /* the same moment */
-};
 
 #define FAULT_LOST_MAX 1024
 
@@ -58,15 +42,8 @@ int fault_worker(int argc, char **argv);
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
 
-/* For worker programs of other tests: opens a journal; writes a record; the number that is a task's
- * payload; runs a worker with these options (on_log is filled in) until the parent sends anything.
- * Exit code. */
-int fault_journal_open(const char *path);
-void fault_write(int journal, enum fault_kind kind, const quern_run *run, uint64_t task);
-/* From now on this process and its forks write this as the process of a record: they are children
- * of a worker. */
-void fault_write_for(pid_t pid);
-uint64_t fault_number(const quern_task *task);
+/* For worker programs of other tests: runs a worker with these options (on_log is filled in) until
+ * the parent sends anything. Exit code. */
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);
 
 /* Lets the held runs end, or makes the next ones wait again. */

@@ -24,6 +24,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/crash.h"
 #include "pool/prefork/frame.h"
@@ -264,7 +265,8 @@ static void run_limited(struct qn_prefork_call *call, const struct qn_frame_sett
     struct rlimit cpu;
     bool space_set = false;
     bool cpu_set = false;
-    uint64_t cpu_s = settings->cpu_ms == 0 ? 0 : (used_cpu_ms() + settings->cpu_ms + 999) / 1000;
+    uint64_t used_ms = QN_BUG(CPU_OF_LIFE) ? 0 : used_cpu_ms();
+    uint64_t cpu_s = settings->cpu_ms == 0 ? 0 : (used_ms + settings->cpu_ms + 999) / 1000;
     limit(RLIMIT_AS, settings->address_space_bytes, &space, &space_set);
     limit(RLIMIT_CPU, cpu_s, &cpu, &cpu_set);
     loop->code->run(call, body, &loop->out, loop->code->user);

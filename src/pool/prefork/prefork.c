@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/inside/children.h"
+#include "pool/prefork/inside/cpu_watch.h"
 #include "pool/prefork/inside/ending.h"
 #include "pool/prefork/inside/generations.h"
 #include "pool/prefork/inside/pass_on.h"
@@ -82,7 +83,8 @@ static int64_t check_child(struct qn_prefork_child *child, int64_t now_ms)
     if (now_ms >= child->stderr_at_ms) {
         qn_receive_stderr(child);
     }
-    return earlier(earlier(child->end_until_ms, child->ready_until_ms),
+    int64_t look_ms = qn_cpu_watch_check(child, now_ms);
+    return earlier(earlier(earlier(child->end_until_ms, child->ready_until_ms), look_ms),
                    earlier(child->kill_at_ms, child->stderr_at_ms));
 }
 

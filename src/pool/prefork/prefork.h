@@ -27,7 +27,8 @@ struct qn_prefork_child;
 /* 0: none. Each is set in the child before the item starts, and reset after it. */
 struct qn_prefork_limits {
     uint64_t address_space_bytes; /* RLIMIT_AS, soft */
-    uint64_t cpu_ms;              /* RLIMIT_CPU, soft, rounded up to seconds: SIGXCPU */
+    uint64_t cpu_ms;              /* RLIMIT_CPU, soft, rounded up to seconds: SIGXCPU; a second
+                                   * later it is killed */
 };
 
 /* Embedded in the worker's run. */
@@ -48,7 +49,7 @@ struct qn_prefork_death {
     bool by_us;            /* the pool or its caller killed it: a hard limit, hostility, the end */
     bool with_zygote;      /* it went down with its zygote: the facts below are not known */
     bool out_of_memory;    /* killed by the kernel for want of memory, as a cgroup shows */
-    bool over_cpu;         /* by SIGXCPU, or by KILL after it */
+    bool over_cpu;         /* by SIGXCPU, or killed after it */
     const char *hostile;   /* what it sent that it may not; NULL: nothing */
     struct rusage usage;   /* of its whole life */
     const char *backtrace; /* written by its signal handler; "": none; valid UTF-8 */

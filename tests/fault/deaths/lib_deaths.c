@@ -64,11 +64,12 @@ static void supervise(struct deaths *deaths)
             continue;
         }
         bool fell = member->prefork && code == MORTAL_FAILED;
-        deaths->fell += fell ? 1 : 0;
+        member->fell += fell ? 1 : 0;
         if (code != 128 + SIGKILL && !fell) {
             fail_msg("worker %d ended with %d", (int)pid, code);
         }
         fault_lose(&deaths->site, pid);
+        member->died++;
         deaths->died++;
         spawn(deaths, member);
     }

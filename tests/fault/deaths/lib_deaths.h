@@ -26,7 +26,7 @@
 
 struct quern_clock;
 
-#define DEATHS_MEMBERS_MAX 8
+#define DEATHS_MEMBERS_MAX 12
 #define DEATHS_TASKS_MAX 16384
 
 struct deaths_member {
@@ -35,6 +35,8 @@ struct deaths_member {
     unsigned concurrency;
     bool prefork; /* handlers run in children */
     struct test_child child;
+    size_t died; /* times */
+    size_t fell; /* of these, when its zygote was lost, and it ended with an error */
 };
 
 struct deaths_task {
@@ -58,8 +60,7 @@ struct deaths {
     int64_t passed_ms;         /* turned */
     struct deaths_member members[DEATHS_MEMBERS_MAX];
     size_t member_count;
-    size_t died; /* workers */
-    size_t fell; /* of these, such as lost their zygote and ended with an error */
+    size_t died; /* workers, of all members */
     int journal;
     int64_t journal_offset;
     struct deaths_task tasks[DEATHS_TASKS_MAX];

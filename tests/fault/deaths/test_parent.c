@@ -1,111 +1,134 @@
 /* SPDX-License-Identifier: MIT */
 /* test_parent.c - commands that kill their worker, which is started again at once, among commands
- * that rest: few workers are lost, the culprit alone is archived. And commands that die by
- * themselves, which cost no company. The same for handlers in children, which may also kill the
- * zygote: that is the end of its worker. */
+ * that rest: few workers are lost, the culprit alone is archived. The same for handlers in
+ * children, which may also kill the zygote: that is the end of its worker. One that kills its own
+ * guard dies alone. And commands that die by themselves, which cost no company. */
 #include "lib_deaths.h"
 
 #define WITHIN_MS (test_full() ? 300000 : 120000)
+/* Charged tasks wait for seconds, which the clock makes short. */
+#define PACE (test_full() ? 0 : 4)
+#define MANY (test_full() ? 400 : 100)
 #define SLOTS_OF_CRASHES 8
 
-struct wanted {
-    const char *killer;
-    const char *resting;
-    size_t rested;
-    size_t poisoned;
-    size_t held;
-    int64_t polled_at_ms;
-};
-
-static bool poll_is_due(struct wanted *wanted)
-{
-    bool is_due = test_now_ms() >= wanted->polled_at_ms + 100;
-    wanted->polled_at_ms = is_due ? test_now_ms() : wanted->polled_at_ms;
-    return is_due;
-}
-
-static bool all_ended(struct deaths *deaths, void *user)
-{
-    struct wanted *wanted = user;
-    return deaths_ended(deaths, NULL, wanted->resting) >= wanted->rested && poll_is_due(wanted) &&
-           deaths_poisoned(deaths, "default", wanted->killer) >= wanted->poisoned;
-}
-
+/* Each has a queue and a worker of its own; all are on at the same time. */
 struct play {
     const char *killer;
     const char *resting; /* the type of the others */
     bool prefork;
     unsigned slots;
-    size_t count;    /* of the others */
+    size_t count;    /* of the others; 0: MANY */
     size_t lost_min; /* workers */
     size_t lost_max;
+    bool only_full;
+};
+static const struct play plays[] = {
+    {"parent", "rest", false, 1, 8, 3, 3},     {"heir", "nap", true, 1, 6, 3, 3},
+    {"usurper", "nap", true, 1, 6, 3, 3},      {"despot", "nap", true, 1, 6, 3, 3},
+    {"orphan", "nap", true, 4, 24, 0, 0},      {"parent", "rest", false, 50, 0, 3, 7},
+    {"heir", "nap", true, 50, 0, 3, 7},        {"usurper", "nap", true, 50, 0, 3, 7, true},
+    {"despot", "nap", true, 50, 0, 3, 7, true}};
+#define PLAY_COUNT TEST_COUNT(plays)
+
+struct stage {
+    struct {
+        char queue[16];
+        bool is_on;
+        int64_t over_ms; /* since the beginning; 0: it is not over */
+    } plays[PLAY_COUNT];
+    int64_t began_ms;
+    int64_t polled_at_ms;
 };
 
-static void play(const struct play *play)
+static size_t count_of(const struct play *play)
 {
-    struct deaths *deaths = deaths_open(0);
-    struct wanted wanted = {
-        .killer = play->killer, .resting = play->resting, .rested = play->count, .poisoned = 1};
-    (void)deaths_put(deaths, "default", play->resting, play->count / 2);
-    (void)deaths_put(deaths, "default", play->killer, 1);
-    (void)deaths_put(deaths, "default", play->resting, play->count - play->count / 2);
-    deaths_add(deaths, &(struct deaths_member){.host = "h",
-                                               .queues = "default",
+    return play->count != 0 ? play->count : MANY;
+}
+
+static void begin(struct deaths *deaths, const struct play *play, const char *queue)
+{
+    size_t count = count_of(play);
+    (void)deaths_put(deaths, queue, play->resting, count / 2);
+    (void)deaths_put(deaths, queue, play->killer, 1);
+    (void)deaths_put(deaths, queue, play->resting, count - count / 2);
+    deaths_add(deaths, &(struct deaths_member){.host = queue,
+                                               .queues = queue,
                                                .concurrency = play->slots,
                                                .prefork = play->prefork});
-    int64_t began_ms = test_now_ms();
-    if (!deaths_until(deaths, all_ended, &wanted, WITHIN_MS)) {
-        fail_msg("%zu of %zu rested, %zu poison; %zu workers died",
-                 deaths_ended(deaths, NULL, play->resting), play->count,
-                 deaths_poisoned(deaths, "default", play->killer), deaths->died);
+}
+
+static bool are_over(struct deaths *deaths, void *user)
+{
+    struct stage *stage = user;
+    bool are = true;
+    if (test_now_ms() < stage->polled_at_ms + 100) {
+        return false;
     }
-    print_message("%s, %u slots: %zu workers died, %zu of their zygote, all over after %lld ms\n",
-                  play->killer, play->slots, deaths->died, deaths->fell,
-                  (long long)(test_now_ms() - began_ms));
-    assert_in_range(deaths->died, play->lost_min, play->lost_max);
-    assert_int_equal(deaths_archived(deaths, NULL, NULL), 1);
+    stage->polled_at_ms = test_now_ms();
+    for (size_t i = 0; i < PLAY_COUNT; i++) {
+        const char *queue = stage->plays[i].queue;
+        if (stage->plays[i].is_on && stage->plays[i].over_ms == 0 &&
+            deaths_ended(deaths, queue, plays[i].resting) == count_of(&plays[i]) &&
+            deaths_poisoned(deaths, queue, plays[i].killer) == 1) {
+            stage->plays[i].over_ms = test_now_ms() - stage->began_ms;
+        }
+        are = are && (!stage->plays[i].is_on || stage->plays[i].over_ms != 0);
+    }
+    return are;
+}
+
+/* The members are in the order of the plays that are on. */
+static void show(struct deaths *deaths, const struct stage *stage)
+{
+    size_t member = 0;
+    for (size_t i = 0; i < PLAY_COUNT; i++) {
+        if (stage->plays[i].is_on) {
+            const struct deaths_member *worker = &deaths->members[member++];
+            const char *queue = worker->queues;
+            print_message("%s, %u slots: %zu workers died, %zu of their zygote, %zu of %zu rested, "
+                          "%zu poison, over after %lld ms\n",
+                          plays[i].killer, plays[i].slots, worker->died, worker->fell,
+                          deaths_ended(deaths, queue, plays[i].resting), count_of(&plays[i]),
+                          deaths_poisoned(deaths, queue, plays[i].killer),
+                          (long long)stage->plays[i].over_ms);
+        }
+    }
+}
+
+static void killers_of_parents_cost_three_workers_of_one_slot_and_seven_of_fifty(void **state)
+{
+    (void)state;
+    struct deaths *deaths = deaths_open(PACE);
+    struct stage stage = {.began_ms = test_now_ms()};
+    for (size_t i = 0; i < PLAY_COUNT; i++) {
+        stage.plays[i].is_on = !plays[i].only_full || test_full();
+        (void)snprintf(stage.plays[i].queue, sizeof stage.plays[i].queue, "play-%zu", i);
+        if (stage.plays[i].is_on) {
+            begin(deaths, &plays[i], stage.plays[i].queue);
+        }
+    }
+    bool are = deaths_until(deaths, are_over, &stage, WITHIN_MS);
+    show(deaths, &stage);
+    assert_true(are);
+    const struct deaths_member *member = deaths->members;
+    for (size_t i = 0; i < PLAY_COUNT; i++) {
+        if (stage.plays[i].is_on) {
+            assert_in_range(member->died, plays[i].lost_min, plays[i].lost_max);
+            assert_int_equal(deaths_archived(deaths, member->queues, NULL), 1);
+            member++;
+        }
+    }
     deaths_close(deaths);
 }
 
-static void command_that_kills_its_worker_costs_three_of_one_slot(void **state)
-{
-    (void)state;
-    play(&(struct play){"parent", "rest", .slots = 1, .count = 8, .lost_min = 3, .lost_max = 3});
-}
+struct wanted {
+    size_t rested;
+    size_t held;
+};
 
-static void command_that_kills_its_worker_costs_seven_of_fifty_slots(void **state)
+static bool have_rested(struct deaths *deaths, void *user)
 {
-    (void)state;
-    size_t count = test_full() ? 400 : 100;
-    play(&(struct play){"parent", "rest", .slots = 50, .count = count, .lost_min = 3,
-                        .lost_max = 7});
-}
-
-static const char *const killers[] = {"heir", "usurper", "despot"};
-
-static void child_that_kills_its_parent_costs_itself(void **state)
-{
-    (void)state;
-    play(&(struct play){"orphan", "nap", true, .slots = 4, .count = 24});
-}
-
-static void child_that_kills_zygote_or_worker_costs_three_of_one_slot(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < TEST_COUNT(killers); i++) {
-        play(&(struct play){killers[i], "nap", true, .slots = 1, .count = 6, .lost_min = 3,
-                            .lost_max = 3});
-    }
-}
-
-static void child_that_kills_zygote_or_worker_costs_seven_of_fifty_slots(void **state)
-{
-    (void)state;
-    size_t count = test_full() ? 400 : 100;
-    for (size_t i = 0; i < (test_full() ? TEST_COUNT(killers) : 1); i++) {
-        play(&(struct play){killers[i], "nap", true, .slots = 50, .count = count, .lost_min = 3,
-                            .lost_max = 7});
-    }
+    return deaths_ended(deaths, NULL, "rest") >= ((const struct wanted *)user)->rested;
 }
 
 static bool are_held(struct deaths *deaths, void *user)
@@ -117,9 +140,8 @@ static bool are_held(struct deaths *deaths, void *user)
 static void commands_that_die_alone_cost_no_company(void **state)
 {
     (void)state;
-    struct deaths *deaths = deaths_open(0);
-    struct wanted wanted = {
-        .killer = "parent", .resting = "rest", .held = SLOTS_OF_CRASHES / 2, .rested = 1};
+    struct deaths *deaths = deaths_open(PACE);
+    struct wanted wanted = {.held = SLOTS_OF_CRASHES / 2, .rested = 1};
     (void)deaths_put(deaths, "default", "twice", SLOTS_OF_CRASHES / 2);
     (void)deaths_put(deaths, "default", "rest", 1);
     deaths_add(deaths, &(struct deaths_member){
@@ -129,7 +151,7 @@ static void commands_that_die_alone_cost_no_company(void **state)
     /* The other slots are not kept empty meanwhile. */
     (void)deaths_put(deaths, "default", "rest", SLOTS_OF_CRASHES);
     wanted.rested = 1 + SLOTS_OF_CRASHES;
-    assert_true(deaths_until(deaths, all_ended, &wanted, WITHIN_MS));
+    assert_true(deaths_until(deaths, have_rested, &wanted, WITHIN_MS));
     deaths_release(deaths);
     assert_int_equal(deaths_archived(deaths, NULL, NULL), 0);
     assert_int_equal(deaths->died, 0);
@@ -137,11 +159,7 @@ static void commands_that_die_alone_cost_no_company(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(command_that_kills_its_worker_costs_three_of_one_slot),
-    cmocka_unit_test(command_that_kills_its_worker_costs_seven_of_fifty_slots),
-    cmocka_unit_test(child_that_kills_its_parent_costs_itself),
-    cmocka_unit_test(child_that_kills_zygote_or_worker_costs_three_of_one_slot),
-    cmocka_unit_test(child_that_kills_zygote_or_worker_costs_seven_of_fifty_slots),
+    cmocka_unit_test(killers_of_parents_cost_three_workers_of_one_slot_and_seven_of_fifty),
     cmocka_unit_test(commands_that_die_alone_cost_no_company),
 };
 

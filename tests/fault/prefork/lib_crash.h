@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* lib_crash.h - handlers that crash in eight ways, in a program that a worker executes as its
- * zygote, and the worker beside the test.
- *
- * The payload is the number of the task and a way ("17 segv"). Types:
- *
- *   steady                      rests up to 3 ms and is done
- *   once                        crashes in its first run, and is done in the next
- *   requeue fail archive drop   crash in each run; so is their policy
- */
+/* lib_crash.h - a worker beside the test, whose handlers crash in eight ways (lib_ways.h), and what
+ * must be told of each death. */
 #ifndef TESTS_FAULT_LIB_CRASH_H
 #define TESTS_FAULT_LIB_CRASH_H
 
 #include "lib_fault.h"
+#include "lib_ways.h"
 
 #include <pthread.h>
 
@@ -21,25 +15,36 @@
 struct crash_way {
     const char *name;
     const char *words[3]; /* all in the error text of a run that has died so; NULL: no more */
-    bool is_long;         /* its own last words may be cut away, or there are none */
+    const char *bare[2];  /* the same where the zygote has no sanitizer */
+    bool is_ours;         /* no crash: the worker ends it, its text has no last words */
+    bool is_report;       /* ASan's: it may have cut the last words away */
 };
 extern const struct crash_way crash_ways[];
 #define CRASH_WAY_COUNT 8
 #define CRASH_LOOP 6 /* its runs end by their timeout, so no policy of crashes counts */
+#define CRASH_QUEUES_MAX 32
 
 struct crash_task {
     const char *type;
     size_t way;
+    size_t queue;
     uint32_t starts;
     uint32_t ends;
     int64_t start_at_ns;   /* the first */
     int64_t applied_at_ns; /* when the outcome of its first run was stored */
 };
 
+struct crash_setup {
+    uint32_t concurrency;
+    size_t queues; /* named by their numbers, from 0; each has a brake of its own */
+    bool is_bare;  /* the zygote is a program without sanitizers */
+};
+
 struct crash {
     struct fault_site site;
     quern_client *client;
     quern_inspector *inspector;
+    struct crash_setup setup;
     quern_zygote *zygote;
     quern_worker *worker;
     pthread_t thread;
@@ -49,22 +54,22 @@ struct crash {
     struct crash_task tasks[CRASH_TASKS_MAX];
 };
 
-struct crash *crash_open(uint32_t concurrency);
+struct crash *crash_open(const struct crash_setup *setup);
 /* Ends the worker, which must end well, and reads the records. */
 void crash_end(struct crash *crash);
 void crash_close(struct crash *crash);
 
 /* Enqueues a task; the number of it. */
-size_t crash_put(struct crash *crash, const char *type, size_t way);
-void crash_put_steady(struct crash *crash, size_t count);
-quern_queue_info crash_queue(struct crash *crash);
+size_t crash_put(struct crash *crash, size_t queue, const char *type, size_t way);
+void crash_put_steady(struct crash *crash, size_t queue, size_t count);
+/* The counts of one queue, and of all. */
+quern_queue_info crash_queue(struct crash *crash, size_t queue);
+quern_queue_info crash_queues(struct crash *crash);
 
-/* The zygote. */
-int crash_serve(int argc, char **argv);
 #define CRASH_MAIN(group_name, tests)                                                              \
     int main(int argc, char **argv)                                                                \
     {                                                                                              \
-        static const struct test_role roles[] = {{.name = "crash", .main = crash_serve}};          \
+        static const struct test_role roles[] = {{.name = "crash", .main = ways_serve}};           \
         const struct test_group group = {(group_name), (tests), TEST_COUNT(tests), roles,          \
                                          TEST_COUNT(roles)};                                       \
         return test_main_over_brokers(argc, argv, &group);                                         \

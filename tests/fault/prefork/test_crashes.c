@@ -3,7 +3,8 @@
  * task is accounted for, no good one runs twice, the error says how each died. And how soon a task
  * is back after the death of its child.
  *
- * The worker runs in this program, under the sanitizers of the build. */
+ * The worker runs in this program, under the sanitizers of the build; the zygote is a program
+ * without any, or this one. */
 #include "lib_crash.h"
 
 #include <stdlib.h>
@@ -12,12 +13,18 @@
 #include "base/clock.h"
 
 /* Of a round, with all ways by all policies: 7 ways die 3 + 3 + 1 + 1 times, loops end 4 * 2 times
- * by their timeouts. */
+ * by their timeouts. Each way has a queue of its own in each round: so no queue sees ten deaths in
+ * a row, which would brake it. Full counts come in several waves, over the same queues. */
 #define ROUND_CRASHES (7 * 8 + 4 * 2)
-#define ROUNDS_TOTAL (test_full() ? 2000 / ROUND_CRASHES + 1 : 200 / ROUND_CRASHES + 1)
-#define WITHIN_MS (test_full() ? 600000 : 60000)
+#define ROUNDS (200 / ROUND_CRASHES + 1)
+#define WAVES (test_full() ? 2000 / (ROUNDS * ROUND_CRASHES) + 1 : 1)
+#define STEADY_PER_TASK 4
+#define WITHIN_MS 60000 /* for a wave */
 #define LATE_TASKS 200
-#define LATE_MS_MAX 150
+/* Alone it is 4 and 15 ms. Beside ten times the load of the machine a process waits for its turn;
+ * what is late by itself waits for a timer of a second. */
+#define MIDDLE_MS_MAX 100
+#define LATE_MS_MAX 900
 
 QUERN_API const char *__asan_default_options(void);
 /* A bug that ASan finds ends a child as it would without it, and the worker, too. */
@@ -45,35 +52,61 @@ static bool ends_dropped(const struct crash_task *task)
     return strcmp(task->type, "drop") == 0 && task->way != CRASH_LOOP;
 }
 
-static void put_round(struct crash *crash)
+static void put_round(struct crash *crash, size_t round)
 {
     for (size_t way = 0; way < CRASH_WAY_COUNT; way++) {
         for (size_t policy = 0; policy < POLICY_COUNT; policy++) {
-            (void)crash_put(crash, policies[policy], way);
-            crash_put_steady(crash, 4);
+            size_t queue = round * CRASH_WAY_COUNT + way;
+            (void)crash_put(crash, queue, policies[policy], way);
+            crash_put_steady(crash, queue, STEADY_PER_TASK);
         }
     }
 }
 
-/* Good ones are added meanwhile: where all runs of a queue die it is braked. */
-static void wait_for_the_end(struct crash *crash, size_t archived)
+static size_t count_archived(const struct crash *crash)
 {
-    int64_t end_ms = test_now_ms() + WITHIN_MS;
-    bool over = false;
-    while (!over) {
-        quern_queue_info queue = crash_queue(crash);
-        uint64_t left = queue.size - queue.counts[QUERN_TASK_COMPLETED] - archived;
-        bool all_archived = queue.counts[QUERN_TASK_ARCHIVED] >= archived;
-        over = all_archived && left == 0;
-        if (test_now_ms() >= end_ms) {
-            fail_msg("%llu of %zu archived, %llu left",
-                     (unsigned long long)queue.counts[QUERN_TASK_ARCHIVED], archived,
-                     (unsigned long long)left);
+    size_t count = 0;
+    for (size_t i = 0; i < crash->site.task_count; i++) {
+        const struct crash_task *task = &crash->tasks[i];
+        count += strcmp(task->type, "steady") != 0 && !ends_dropped(task) ? 1 : 0;
+    }
+    return count;
+}
+
+/* Only a run that ends well tells a bad task from a broken program: where none is left in a queue
+ * that has charged tasks, another one is added. */
+static void add_steady(struct crash *crash)
+{
+    for (size_t queue = 0; queue < crash->setup.queues; queue++) {
+        quern_queue_info info = crash_queue(crash, queue);
+        uint64_t ended = info.counts[QUERN_TASK_COMPLETED] + info.counts[QUERN_TASK_ARCHIVED];
+        if (info.size > ended && info.counts[QUERN_TASK_PENDING] == 0) {
+            crash_put_steady(crash, queue, 1);
         }
-        if (!all_archived && queue.counts[QUERN_TASK_PENDING] < 20) {
-            crash_put_steady(crash, 20);
+    }
+}
+
+static void wait_for_the_end(struct crash *crash)
+{
+    size_t archived = count_archived(crash);
+    int64_t now_ms = test_now_ms();
+    int64_t end_ms = now_ms + WITHIN_MS;
+    int64_t add_ms = now_ms + 1000;
+    quern_queue_info all = crash_queues(crash);
+    while (all.size > all.counts[QUERN_TASK_COMPLETED] + all.counts[QUERN_TASK_ARCHIVED]) {
+        now_ms = test_now_ms();
+        if (now_ms >= end_ms) {
+            fail_msg("%llu of %zu archived, %llu completed of %llu",
+                     (unsigned long long)all.counts[QUERN_TASK_ARCHIVED], archived,
+                     (unsigned long long)all.counts[QUERN_TASK_COMPLETED],
+                     (unsigned long long)all.size);
+        }
+        if (now_ms >= add_ms) {
+            add_steady(crash);
+            add_ms = now_ms + 500;
         }
         test_pause_ms(20);
+        all = crash_queues(crash);
     }
 }
 
@@ -100,9 +133,14 @@ static void judge_text(const struct crash *crash, const quern_task_info *info)
     const char *error = quern_task_info_error(info);
     char words[64];
     (void)snprintf(words, sizeof words, "last words of %s", way->name);
-    bool is_complete = way->is_long || strstr(error, words) != NULL;
+    bool is_bare = crash->setup.is_bare;
+    bool is_cut = way->is_ours || (way->is_report && !is_bare);
+    bool is_complete = is_cut || strstr(error, words) != NULL;
     for (size_t i = 0; i < TEST_COUNT(way->words) && way->words[i] != NULL; i++) {
         is_complete = is_complete && strstr(error, way->words[i]) != NULL;
+    }
+    for (size_t i = 0; is_bare && i < TEST_COUNT(way->bare) && way->bare[i] != NULL; i++) {
+        is_complete = is_complete && strstr(error, way->bare[i]) != NULL;
     }
     bool is_poison = strcmp(task->type, "requeue") == 0 && task->way != CRASH_LOOP;
     if (!is_complete || (strstr(error, "poison") != NULL) != is_poison) {
@@ -123,24 +161,22 @@ static void judge_texts(struct crash *crash, size_t archived)
     quern_task_list_free(list);
 }
 
-static void each_crash_costs_one_run(void **state)
+static void play(bool is_bare, size_t waves, size_t rounds)
 {
-    (void)state;
-    struct crash *crash = crash_open(4);
-    for (int round = 0; round < ROUNDS_TOTAL; round++) {
-        put_round(crash);
+    struct crash *crash = crash_open(&(struct crash_setup){
+        .concurrency = 4, .queues = rounds * CRASH_WAY_COUNT, .is_bare = is_bare});
+    for (size_t wave = 0; wave < waves; wave++) {
+        for (size_t round = 0; round < rounds; round++) {
+            put_round(crash, round);
+        }
+        wait_for_the_end(crash);
     }
-    size_t archived = 0;
+    size_t archived = count_archived(crash);
     size_t good = 0;
-    for (size_t i = 0; i < crash->site.task_count; i++) {
-        bool is_good = strcmp(crash->tasks[i].type, "steady") == 0;
-        archived += !is_good && !ends_dropped(&crash->tasks[i]) ? 1 : 0;
-    }
-    wait_for_the_end(crash, archived);
     for (size_t i = 0; i < crash->site.task_count; i++) {
         good += strcmp(crash->tasks[i].type, "steady") == 0 ? 1 : 0;
     }
-    quern_queue_info queue = crash_queue(crash);
+    quern_queue_info queue = crash_queues(crash);
     crash_end(crash);
     assert_int_equal(queue.counts[QUERN_TASK_ARCHIVED], archived);
     assert_int_equal(queue.counts[QUERN_TASK_COMPLETED], good);
@@ -149,6 +185,19 @@ static void each_crash_costs_one_run(void **state)
     judge_starts(crash);
     judge_texts(crash, archived);
     crash_close(crash);
+}
+
+static void each_crash_costs_one_run(void **state)
+{
+    (void)state;
+    play(true, WAVES, ROUNDS);
+}
+
+/* Under ASan what it finds itself is a crash, too. */
+static void each_crash_of_a_sanitized_zygote_costs_one_run(void **state)
+{
+    (void)state;
+    play(false, 1, 1);
 }
 
 static int compare_ns(const void *left, const void *right)
@@ -163,13 +212,14 @@ static int compare_ns(const void *left, const void *right)
 static void task_is_back_soon_after_its_child_died(void **state)
 {
     (void)state;
-    struct crash *crash = crash_open(2);
+    struct crash *crash =
+        crash_open(&(struct crash_setup){.concurrency = 2, .queues = CRASH_QUEUES_MAX});
     int64_t late_ns[LATE_TASKS];
     for (size_t i = 0; i < LATE_TASKS; i++) {
-        (void)crash_put(crash, "once", i % 2 == 0 ? 0 : 1);
+        (void)crash_put(crash, i % CRASH_QUEUES_MAX, "once", i % 2 == 0 ? 0 : 1);
     }
     int64_t end_ms = test_now_ms() + WITHIN_MS;
-    while (crash_queue(crash).counts[QUERN_TASK_COMPLETED] < LATE_TASKS) {
+    while (crash_queues(crash).counts[QUERN_TASK_COMPLETED] < LATE_TASKS) {
         assert_true(test_now_ms() < end_ms);
         test_pause_ms(10);
     }
@@ -184,12 +234,14 @@ static void task_is_back_soon_after_its_child_died(void **state)
                   (double)late_ns[LATE_TASKS / 2] / 1e6,
                   (double)late_ns[LATE_TASKS * 99 / 100] / 1e6,
                   (double)late_ns[LATE_TASKS - 1] / 1e6);
+    assert_in_range(late_ns[LATE_TASKS / 2] / QN_NS_PER_MS, 0, MIDDLE_MS_MAX);
     assert_in_range(late_ns[LATE_TASKS * 99 / 100] / QN_NS_PER_MS, 0, LATE_MS_MAX);
     crash_close(crash);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_crash_costs_one_run),
+    cmocka_unit_test(each_crash_of_a_sanitized_zygote_costs_one_run),
     cmocka_unit_test(task_is_back_soon_after_its_child_died),
 };
 

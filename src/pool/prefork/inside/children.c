@@ -102,6 +102,7 @@ static void fill(struct qn_prefork_child *child, struct qn_prefork *prefork,
     child->kill_at_ms = QN_NEVER_MS;
     child->end_until_ms = QN_NEVER_MS;
     child->stderr_at_ms = QN_NEVER_MS;
+    child->cpu_look_at_ms = QN_NEVER_MS;
     child->oom_count = qn_oom_count(prefork->options.limits.cgroup_fd);
     qn_list_init(&child->room_node);
     qn_frame_reader_init(&child->reader, prefork->options.frame_size_max);

@@ -51,7 +51,7 @@ static bool is_over_cpu(const struct qn_prefork_child *child)
     int64_t used_us =
         (child->usage.ru_utime.tv_sec + child->usage.ru_stime.tv_sec) * INT64_C(1000000) +
         child->usage.ru_utime.tv_usec + child->usage.ru_stime.tv_usec;
-    return (WIFSIGNALED(child->status) && WTERMSIG(child->status) == SIGXCPU) ||
+    return child->over_cpu || (WIFSIGNALED(child->status) && WTERMSIG(child->status) == SIGXCPU) ||
            (was_killed(child) && cpu_s > 0 && (uint64_t)used_us / 1000000 >= cpu_s);
 }
 

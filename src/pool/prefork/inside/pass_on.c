@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/inside/children.h"
+#include "pool/prefork/inside/cpu_watch.h"
 #include "pool/prefork/inside/generations.h"
 #include "pool/prefork/inside/window.h"
 
@@ -48,7 +49,8 @@ enum flag {
     FLAG_BY_US = 8,
     FLAG_WAS_LATE = 16,
     FLAG_CLOSING = 32,
-    FLAG_HOSTILE = 64
+    FLAG_HOSTILE = 64,
+    FLAG_OVER_CPU = 128
 };
 
 /* Followed by the bytes of its three sizes. Times are of the monotonic clock. */
@@ -106,7 +108,7 @@ static uint32_t flags_of(const struct qn_prefork_child *child)
     return (child->head_begun ? FLAG_HEAD_BEGUN : 0U) | (child->has_run ? FLAG_HAS_RUN : 0U) |
            (child->lied ? FLAG_LIED : 0U) | (child->by_us ? FLAG_BY_US : 0U) |
            (child->was_late ? FLAG_WAS_LATE : 0U) | (child->is_closing ? FLAG_CLOSING : 0U) |
-           (child->hostile != NULL ? FLAG_HOSTILE : 0U);
+           (child->hostile != NULL ? FLAG_HOSTILE : 0U) | (child->over_cpu ? FLAG_OVER_CPU : 0U);
 }
 
 static void put_child(struct description *to, const struct qn_prefork_child *child,
@@ -340,6 +342,7 @@ static void fill(struct qn_prefork_child *child, const struct passed_child *pass
     child->has_run = (passed->flags & FLAG_HAS_RUN) != 0;
     child->lied = (passed->flags & FLAG_LIED) != 0;
     child->by_us = (passed->flags & FLAG_BY_US) != 0;
+    child->over_cpu = (passed->flags & FLAG_OVER_CPU) != 0;
     child->was_late = (passed->flags & FLAG_WAS_LATE) != 0;
     child->hostile = (passed->flags & FLAG_HOSTILE) != 0
                          ? "it broke the rules just before its worker was restarted"
@@ -350,6 +353,7 @@ static void fill(struct qn_prefork_child *child, const struct passed_child *pass
     child->kill_at_ms = passed->kill_at_ms;
     child->end_until_ms = passed->end_until_ms;
     child->stderr_at_ms = QN_NEVER_MS;
+    child->cpu_look_at_ms = QN_NEVER_MS;
     qn_list_init(&child->room_node);
     qn_frame_reader_init(&child->reader, child->prefork->options.frame_size_max);
     qn_send_init(&child->out);
@@ -406,6 +410,9 @@ static quern_status read_child(struct qn_prefork *prefork, struct source *from,
     if (!watch(prefork, child->socket_fd, &child->socket_source) ||
         !watch(prefork, child->tail.fd, &child->stderr_source)) {
         return qn_error_set(err, QUERN_E_FULL, "cannot watch a child: %s", strerror(errno));
+    }
+    if (child->head_begun) {
+        qn_cpu_watch_begin(child); /* from now on: its own soft limit counts from its beginning */
     }
     qn_children_flush(child);
     return QUERN_OK;

@@ -67,6 +67,7 @@ struct qn_prefork_child {
     bool has_run;    /* an item was started in it */
     bool lied;       /* it sent a result of an item that it had not started */
     bool by_us;
+    bool over_cpu;          /* killed because its item had used up its processor time */
     bool with_zygote;       /* its zygote has ended */
     bool is_ended;          /* its process: status and usage are known */
     bool was_late;          /* it did not end when it should */
@@ -75,8 +76,10 @@ struct qn_prefork_child {
     uint64_t oom_count;     /* when it started */
     int64_t ready_until_ms; /* then it is killed; QN_NEVER_MS: it is ready */
     int64_t kill_at_ms;
-    int64_t end_until_ms; /* it has left us, and its end must be reported */
-    int64_t stderr_at_ms; /* our stderr was full: when to look again */
+    int64_t end_until_ms;   /* it has left us, and its end must be reported */
+    int64_t stderr_at_ms;   /* our stderr was full: when to look again */
+    int64_t cpu_look_at_ms; /* at its processor time; QN_NEVER_MS: its item has no limit */
+    int64_t cpu_end_ms;     /* the processor time at which it is killed */
     int status;
     struct rusage usage;
 };

@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "pool/prefork/inside/children.h"
+#include "pool/prefork/inside/cpu_watch.h"
 
 static uint32_t free_slot(const struct qn_prefork_child *child)
 {
@@ -57,6 +58,7 @@ static void forget(struct qn_prefork_child *child, uint32_t place, uint32_t slot
     child->slots &= ~(1U << slot);
     if (place == 0) {
         child->head_begun = false;
+        qn_cpu_watch_end(child);
     }
 }
 
@@ -135,6 +137,7 @@ void qn_window_advance(struct qn_prefork_child *child)
                    qn_page_is_queued(child->page, item->slot, item->sequence);
     if (item != NULL && !child->head_begun && !child->is_closing && !is_lost) {
         child->head_begun = true;
+        qn_cpu_watch_begin(child);
         (void)pthread_mutex_unlock(&prefork->mutex);
         (void)prefork->ops.begin(item, true, prefork->user);
         (void)pthread_mutex_lock(&prefork->mutex);
@@ -244,6 +247,9 @@ static void give(struct qn_prefork_child *child, struct qn_prefork_item *item)
     }
     if (prepared == PREPARED) {
         qn_page_queue(child->page, item->slot, item->sequence);
+        if (is_head) {
+            qn_cpu_watch_begin(child);
+        }
         if (append(child, item, more)) {
             child->is_dirty = true;
             list_room(child, false);
