@@ -3,6 +3,7 @@
  * glibc. */
 #include "lib_crash.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,15 @@ static void start_worker(struct crash *crash)
     assert_int_equal(pthread_create(&crash->thread, NULL, run_worker, crash), 0);
 }
 
+void crash_join(const char *cgroup)
+{
+    char path[PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/cgroup.procs", cgroup);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0 && write(fd, "0", 1) == 1);
+    (void)close(fd);
+}
+
 struct crash *crash_open(const struct crash_setup *setup)
 {
     quern_error err = {0};
@@ -98,18 +108,21 @@ struct crash *crash_open(const struct crash_setup *setup)
     fault_site_open(&crash->site);
     assert_ok(quern_client_open(crash->site.url, NULL, &crash->client, &err), err);
     assert_ok(quern_inspector_open(crash->site.url, NULL, &crash->inspector, &err), err);
+    if (setup->cgroup != NULL) {
+        crash_join(setup->cgroup);
+    }
     start_zygote(crash);
     start_worker(crash);
     return crash;
 }
 
 static size_t put(struct crash *crash, size_t queue, const struct crash_task *own,
-                  const quern_task *limits)
+                  const char *words, const quern_task *limits)
 {
     quern_error err = {0};
     char id[16];
     char name[QUEUE_NAME_SIZE];
-    char payload[32];
+    char payload[64];
     size_t number = crash->site.task_count++;
     assert_true(number < CRASH_TASKS_MAX);
     crash->tasks[number] = *own;
@@ -121,8 +134,7 @@ static size_t put(struct crash *crash, size_t queue, const struct crash_task *ow
     task.type = own->type;
     task.queue = name;
     task.payload = payload;
-    task.payload_size =
-        (size_t)snprintf(payload, sizeof payload, "%zu %s", number, crash_ways[own->way].name);
+    task.payload_size = (size_t)snprintf(payload, sizeof payload, "%zu %s", number, words);
     task.retention_ms = 24 * 3600 * INT64_C(1000);
     assert_ok(quern_client_enqueue(crash->client, &task, NULL, &err), err);
     return number;
@@ -131,7 +143,7 @@ static size_t put(struct crash *crash, size_t queue, const struct crash_task *ow
 size_t crash_put(struct crash *crash, size_t queue, const char *type, size_t way)
 {
     bool loops = way == CRASH_LOOP;
-    return put(crash, queue, &(struct crash_task){.type = type, .way = way},
+    return put(crash, queue, &(struct crash_task){.type = type, .way = way}, crash_ways[way].name,
                &(quern_task){.retry_max = loops ? 1 : 2,
                              .timeout_ms = loops ? CRASH_LOOP_MS : 0,
                              .memory_max = way == CRASH_WAY_COUNT - 1 ? MEMORY_MAX : 0});
@@ -140,8 +152,14 @@ size_t crash_put(struct crash *crash, size_t queue, const char *type, size_t way
 void crash_put_steady(struct crash *crash, size_t queue, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        (void)put(crash, queue, &(struct crash_task){.type = "steady"}, &(quern_task){0});
+        (void)put(crash, queue, &(struct crash_task){.type = "steady"}, "", &(quern_task){0});
     }
+}
+
+size_t crash_put_limited(struct crash *crash, const char *type, const char *words,
+                         const quern_task *limits)
+{
+    return put(crash, 0, &(struct crash_task){.type = type}, words, limits);
 }
 
 /* name: NULL for all. */

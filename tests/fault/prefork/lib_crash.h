@@ -36,8 +36,9 @@ struct crash_task {
 
 struct crash_setup {
     uint32_t concurrency;
-    size_t queues; /* named by their numbers, from 0; each has a brake of its own */
-    bool is_bare;  /* the zygote is a program without sanitizers */
+    size_t queues;      /* named by their numbers, from 0; each has a brake of its own */
+    bool is_bare;       /* the zygote is a program without sanitizers */
+    const char *cgroup; /* this process and what it starts join it; NULL: none */
 };
 
 struct crash {
@@ -54,6 +55,8 @@ struct crash {
     struct crash_task tasks[CRASH_TASKS_MAX];
 };
 
+/* This process moves into a cgroup. */
+void crash_join(const char *cgroup);
 struct crash *crash_open(const struct crash_setup *setup);
 /* Ends the worker, which must end well, and reads the records. */
 void crash_end(struct crash *crash);
@@ -61,6 +64,9 @@ void crash_close(struct crash *crash);
 
 /* Enqueues a task; the number of it. */
 size_t crash_put(struct crash *crash, size_t queue, const char *type, size_t way);
+/* The same with other words of its payload and with the limits and retries of this task. */
+size_t crash_put_limited(struct crash *crash, const char *type, const char *words,
+                         const quern_task *limits);
 void crash_put_steady(struct crash *crash, size_t queue, size_t count);
 /* The counts of one queue, and of all. */
 quern_queue_info crash_queue(struct crash *crash, size_t queue);

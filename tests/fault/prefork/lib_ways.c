@@ -4,9 +4,11 @@
  * The functions that crash have names that the linker exports, so that backtraces show them. */
 #include "lib_ways.h"
 
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "lib_journal.h"
@@ -23,6 +25,8 @@ void crash_by_double_free(void);
 void crash_by_division(void);
 void crash_by_loop(void);
 void crash_by_memory(void);
+
+#define TOUCH_MIB_MAX 2048
 
 static volatile int zero;
 static volatile char sink;
@@ -110,13 +114,38 @@ static void overflow(void)
     sink = (char)crash_by_overflow(zero);
 }
 
+/* Until the kernel kills it for that; the end is for a machine that does not. */
+static void touch(void)
+{
+    for (int mib = 0; mib < TOUCH_MIB_MAX; mib++) {
+        memset(take_memory((size_t)1 << 20), 1, (size_t)1 << 20);
+    }
+}
+
+static void dump_core(void)
+{
+    struct rlimit limit;
+    (void)getrlimit(RLIMIT_CORE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_CORE, &limit);
+    abort();
+}
+
+static void dump_none(void)
+{
+    const struct rlimit none = {0};
+    (void)setrlimit(RLIMIT_CORE, &none);
+    abort();
+}
+
 static const struct {
     const char *name;
     void (*crash)(void);
-} ways[] = {{"segv", crash_by_segv},        {"abort", crash_by_abort},
-            {"exit", crash_by_exit},        {"overflow", overflow},
-            {"free", crash_by_double_free}, {"division", crash_by_division},
-            {"loop", crash_by_loop},        {"memory", crash_by_memory}};
+} ways[] = {
+    {"segv", crash_by_segv}, {"abort", crash_by_abort},      {"exit", crash_by_exit},
+    {"overflow", overflow},  {"free", crash_by_double_free}, {"division", crash_by_division},
+    {"loop", crash_by_loop}, {"memory", crash_by_memory},    {"touch", touch},
+    {"core", dump_core},     {"no-core", dump_none}};
 
 /* --- The zygote --------------------------------------------------------------------------- */
 
@@ -129,6 +158,9 @@ static void open_journal(void *user)
 {
     struct journal *journal = user;
     journal->fd = fault_journal_open(journal->path);
+    char *folder = strdup(journal->path); /* of a core dump */
+    TEST_REQUIRE(folder != NULL && chdir(dirname(folder)) == 0);
+    free(folder);
 }
 
 static void crash_now(const quern_task *task)
@@ -159,6 +191,19 @@ static quern_outcome run_task(quern_run *run, const quern_task *task, void *user
     return QUERN_DONE;
 }
 
+/* Memory of so many MiB, once. */
+static quern_outcome run_take(quern_run *run, const quern_task *task, void *user)
+{
+    size_t mib = (size_t)strtoul(strchr((const char *)task->payload, ' '), NULL, 10);
+    void *memory = take_memory(mib << 20);
+    (void)user;
+    if (memory == NULL) {
+        return quern_run_fail(run, QUERN_ARCHIVE, "no %zu MiB of memory", mib);
+    }
+    free(memory);
+    return QUERN_DONE;
+}
+
 int ways_serve(int argc, char **argv)
 {
     static const struct {
@@ -178,6 +223,8 @@ int ways_serve(int argc, char **argv)
         TEST_REQUIRE(quern_mux_handle(mux, types[i].type, run_task, &journal, &options, &err) ==
                      QUERN_OK);
     }
+    const quern_handler_options wide = {.memory_max = (int64_t)1 << 50};
+    TEST_REQUIRE(quern_mux_handle(mux, "take", run_take, NULL, &wide, &err) == QUERN_OK);
     const quern_zygote_options options = {.on_child_start = open_journal, .user = &journal};
     quern_status status = quern_zygote_serve(mux, &options, &err);
     quern_mux_free(mux);
