@@ -89,8 +89,9 @@ QUERN_NODISCARD QUERN_API quern_status quern_run_change_payload(quern_run *run, 
                                                                 size_t size, quern_error *err);
 /* The queue where it waits for its next run; its lock, if it has one, goes with it. If there is a
  * task with its id or its lock, it stays in its queue, with the other changes, and a warning is
- * logged. It also stays if the run is given back, or the task archived. In the old queue nothing is
- * left of it: a client that waits for it there gets QUERN_E_NOT_FOUND. */
+ * logged. It also stays if it is archived. If the run is given back, it goes there all the same,
+ * and is due at once. In the old queue nothing is left of it: a client that waits for it there gets
+ * QUERN_E_NOT_FOUND. */
 QUERN_NODISCARD QUERN_API quern_status quern_run_change_queue(quern_run *run, const char *queue,
                                                               quern_error *err);
 /* As quern_task.retry_max; if this run fails, that counts. */

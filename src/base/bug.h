@@ -112,6 +112,9 @@ enum qn_bug {
         145,                     /* the lease of a set is not extended while its aggregator runs */
     QN_BUG_GROUP_UNLISTED = 146, /* Redis: a group leaves the list although a set of it is out */
     /* Checkpoints */
+    QN_BUG_MOVED_WITHOUT_LANE = 240, /* SQLite: a task that moves after a first one with a key */
+    QN_BUG_GIVEN_BACK_STAYS = 241,   /* a given-back task has its checkpoint but for the queue */
+    QN_BUG_STALE_RUN_MOVES = 243,    /* SQLite: a run that has lost its lease moves its task */
     QN_BUG_STALE_RUN_CHANGES = 221,  /* a run that has lost its lease changes its task */
     QN_BUG_CPU_UNWATCHED = 270,      /* no pool ends an item that ignores SIGXCPU */
     QN_BUG_CPU_OF_LIFE = 271,        /* a child has the CPU limit of its item for all its items */

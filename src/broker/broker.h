@@ -171,7 +171,8 @@ enum qn_outcome_kind {
                    * processed +1, failed +1; lock kept */
     QN_SNOOZE,    /* to retry at delay_ms; nothing counted; lock kept */
     QN_ARCHIVE,   /* archived; processed +1, failed +1; lock kept */
-    QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted */
+    QN_GIVE_BACK, /* to pending at its old place, before all that came later; nothing counted. With
+                   * a change of its queue: to retry there, due at once */
     QN_CRASH,     /* its process died (a child or a command, so alone): charged if `started`, a
                    * death for the brake of its queue on the worker's host; task/deaths.h decides
                    * where the task goes. Not started: as give-back. */

@@ -200,6 +200,10 @@ static enum qn_applied change_queue(struct model *m, size_t index, size_t queue)
     *there = *task;
     there->queue = queue;
     there->lock = lock_there;
+    if (there->state == QUERN_TASK_PENDING) { /* it was given back, and has no place here */
+        there->state = QUERN_TASK_RETRY;
+        there->at_ms = m->wall_ms;
+    }
     *task = (struct model_task){0};
     return QN_APPLIED;
 }
@@ -217,7 +221,7 @@ enum qn_applied model_end(struct model *m, const struct model_end *end)
         }
         enum qn_applied applied = apply(m, end->index, end->kind, end->delay_ms);
         bool moves = changes && end->change->queue != SIZE_MAX &&
-                     end->change->queue != task->queue && task->state == QUERN_TASK_RETRY;
+                     end->change->queue != task->queue && task->state != QUERN_TASK_ARCHIVED;
         return moves ? change_queue(m, end->index, end->change->queue) : applied;
     }
     bool waits = task->state == QUERN_TASK_PENDING || task->state == QUERN_TASK_RETRY;

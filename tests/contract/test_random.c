@@ -163,11 +163,13 @@ static void end_run(struct game *g)
     }
     struct qn_leased *run = g->runs[dice(g, g->run_count)];
     enum qn_applied applied = QN_STALE;
+    enum qn_outcome_kind kind = kinds[dice(g, TEST_COUNT(kinds))];
     struct qn_task_change change;
     struct model_change same_change;
-    bool changes = pick_change(g, &change, &same_change);
+    bool changes = pick_change(g, &change, &same_change) &&
+                   (kind != QN_GIVE_BACK || !model_is_due_at(&g->model, g->model.wall_ms));
     struct qn_outcome outcome = {.run = run,
-                                 .kind = kinds[dice(g, TEST_COUNT(kinds))],
+                                 .kind = kind,
                                  .cause = QUERN_CAUSE_GIVEN_BACK,
                                  .delay_ms = pick_delay_ms(g),
                                  .error = "broken",

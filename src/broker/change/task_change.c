@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/bug.h"
 #include "broker/broker.h"
 
 const struct qn_task_change *qn_task_change_of(const struct qn_outcome *outcome)
@@ -28,8 +29,9 @@ const char *qn_task_change_queue(const struct qn_outcome *outcome)
     const struct qn_task_change *change = qn_task_change_of(outcome);
     bool is_spent =
         outcome->kind == QN_RETRY && outcome->run->retry_count >= qn_task_change_retry_max(outcome);
-    bool stays = change == NULL || change->queue == NULL || outcome->kind == QN_GIVE_BACK ||
-                 is_spent || strcmp(change->queue, outcome->run->task.queue) == 0;
+    bool drops = outcome->kind == QN_GIVE_BACK && QN_BUG(GIVEN_BACK_STAYS);
+    bool stays = change == NULL || change->queue == NULL || is_spent || drops ||
+                 strcmp(change->queue, outcome->run->task.queue) == 0;
     return stays ? NULL : change->queue;
 }
 

@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Written together with the outcome, or not at all. The rest of the task stays as it is, its lock
- * included: that is of the payload with which it was enqueued. */
+/* Written together with the outcome, or not at all: its payload may be meant for its queue alone.
+ * The rest of the task stays as it is, its lock included: that is of the payload with which it was
+ * enqueued. */
 struct qn_task_change {
     const void *payload; /* with has_payload */
     size_t payload_size;
-    const char *queue; /* retry and snooze that are not archived: where it goes; NULL: it stays */
+    /* Where it goes unless it is archived; given back it is due there at once. NULL: it stays. */
+    const char *queue;
     int64_t retry_max; /* with has_retry_max; never less than its retries so far */
     bool has_payload;
     bool has_retry_max;

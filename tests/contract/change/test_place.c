@@ -307,6 +307,40 @@ static void key_of_a_task_that_comes_over_has_its_turn(struct contract *c)
     assert_healthy(c);
 }
 
+/* The first task with a key gives that queue lanes: those that come with it get theirs, too. */
+static void task_without_a_key_comes_over_with_one_that_has_one(struct contract *c)
+{
+    static const char *const ids[] = {"a", "b", "c"};
+    struct qn_leased *runs[3];
+    struct qn_outcome outcomes[3];
+    enum qn_applied applied[3];
+    for (int i = 0; i < 3; i++) {
+        contract_enqueue(
+            c, &(quern_task){.type = "t", .id = ids[i], .limit_key = i == 1 ? "acme" : NULL});
+    }
+    assert_int_equal(contract_lease(c, "default", 3, runs), 3);
+    for (int i = 0; i < 3; i++) {
+        outcomes[i] = (struct qn_outcome){.run = runs[i],
+                                          .kind = QN_SNOOZE,
+                                          .started = true,
+                                          .delay_ms = 60000,
+                                          .change = &to_other};
+    }
+    struct qn_exchange exchange = {.outcomes = outcomes, .outcome_count = 3};
+    assert_int_equal(contract_exchange(c, &exchange, applied, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(applied[i], QN_APPLIED);
+        qn_leased_free(runs[i]);
+    }
+    contract_advance(c, 60000);
+    assert_int_equal(contract_forward(c, "other", NULL), 3);
+    assert_int_equal(contract_lease(c, "other", 3, runs), 3);
+    for (int i = 0; i < 3; i++) {
+        contract_finish(c, runs[i], QN_DONE);
+    }
+    assert_healthy(c);
+}
+
 /* --- Kinds of tasks ------------------------------------------------------------------ */
 
 static void member_of_a_group_goes_to_the_group_there(struct contract *c)
@@ -441,6 +475,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(limit_of_a_type_counts_for_tasks_that_come_over),
     CONTRACT_TEST(limit_of_the_old_queue_is_free_again),
     CONTRACT_TEST(key_of_a_task_that_comes_over_has_its_turn),
+    CONTRACT_TEST(task_without_a_key_comes_over_with_one_that_has_one),
     CONTRACT_TEST(member_of_a_group_goes_to_the_group_there),
     CONTRACT_TEST(charged_task_keeps_its_charges),
     CONTRACT_TEST(retained_task_is_kept_where_it_ends),

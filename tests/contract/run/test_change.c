@@ -95,8 +95,7 @@ static void snooze_leaves_a_payload_and_counts_nothing(struct contract *c)
 
 static void given_back_task_has_its_checkpoint_at_its_old_place(struct contract *c)
 {
-    struct qn_task_change change = payload_of("half");
-    change.queue = "other"; /* it stays where it has its place */
+    const struct qn_task_change change = payload_of("half");
     contract_put(c, "default", "a");
     contract_put(c, "default", "b");
     assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_GIVE_BACK, &change),
@@ -106,6 +105,59 @@ static void given_back_task_has_its_checkpoint_at_its_old_place(struct contract 
     assert_int_equal(run->cause, QUERN_CAUSE_GIVEN_BACK);
     contract_finish(c, run, QN_DONE);
     contract_finish(c, contract_take_id(c, "default", "b"), QN_DONE);
+}
+
+/* What it leaves may be meant for that queue alone. */
+static void given_back_task_is_due_at_once_in_the_queue_of_its_checkpoint(struct contract *c)
+{
+    struct qn_task_change change = payload_of("for the other");
+    change.queue = "other";
+    change.has_retry_max = true;
+    change.retry_max = 7;
+    quern_task task = {.type = "t", .id = "a", .unique_ms = 600000};
+    contract_enqueue(c, &task);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    const struct qn_outcome outcome = {.run = run,
+                                       .kind = QN_GIVE_BACK,
+                                       .started = true,
+                                       .cause = QUERN_CAUSE_GIVEN_BACK,
+                                       .change = &change};
+    assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+    assert_int_equal(contract_end(c, &(struct qn_outcome){.run = run, .kind = QN_DONE}), QN_STALE);
+    qn_leased_free(run);
+    assert_nothing_left(c, "default");
+    contract_assert_counted(c, "default", 0, 0);
+    struct contract_view view = contract_inspect(c, "other", "a");
+    assert_int_equal(view.state, QUERN_TASK_RETRY);
+    assert_int_equal(view.at_ms, CONTRACT_NOW_MS);
+    assert_int_equal(contract_forward(c, "other", NULL), 1);
+    run = contract_take_id(c, "other", "a");
+    assert_payload(run, "for the other");
+    assert_int_equal(run->retry_count, 0);
+    assert_int_equal(run->task.retry_max, 7);
+    assert_int_equal(run->cause, QUERN_CAUSE_GIVEN_BACK);
+    task.queue = "other";
+    task.id = "b";
+    assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
+    contract_finish(c, run, QN_DONE);
+    assert_int_equal(contract_try(c, &task), QUERN_OK);
+}
+
+static void given_back_task_that_cannot_go_keeps_its_place(struct contract *c)
+{
+    struct qn_task_change change = payload_of("half");
+    change.queue = "other";
+    contract_put(c, "other", "a");
+    contract_put(c, "default", "a");
+    contract_put(c, "default", "b");
+    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_GIVE_BACK, &change),
+                     QN_UNMOVED);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_payload(run, "half");
+    assert_int_equal(run->cause, QUERN_CAUSE_GIVEN_BACK);
+    contract_finish(c, run, QN_DONE);
+    contract_finish(c, contract_take_id(c, "default", "b"), QN_DONE);
+    contract_finish(c, contract_take_id(c, "other", "a"), QN_DONE);
 }
 
 static void retries_left_are_those_of_the_change(struct contract *c)
@@ -412,6 +464,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(next_run_has_the_payload_that_a_retry_left),
     CONTRACT_TEST(snooze_leaves_a_payload_and_counts_nothing),
     CONTRACT_TEST(given_back_task_has_its_checkpoint_at_its_old_place),
+    CONTRACT_TEST(given_back_task_is_due_at_once_in_the_queue_of_its_checkpoint),
+    CONTRACT_TEST(given_back_task_that_cannot_go_keeps_its_place),
     CONTRACT_TEST(retries_left_are_those_of_the_change),
     CONTRACT_TEST(spent_task_is_archived_with_its_checkpoint),
     CONTRACT_TEST(other_outcomes_change_nothing),

@@ -285,6 +285,38 @@ static void a_checkpoint_of_a_child_is_kept(void **state)
     rig_free(rig);
 }
 
+/* Once cancelled it leaves the payload "done" for the queue "other". */
+static quern_outcome go_elsewhere(quern_run *run, const quern_task *task, void *user)
+{
+    quern_outcome outcome = rig_handler()(run, task, user);
+    if (quern_run_change_payload(run, "done", 4, NULL) != QUERN_OK ||
+        quern_run_change_queue(run, "other", NULL) != QUERN_OK) {
+        return QUERN_DROP;
+    }
+    return outcome;
+}
+
+static void prepare_going(struct rig *rig)
+{
+    quern_error error = {0};
+    assert_ok(quern_mux_handle(rig->mux, "go", go_elsewhere, rig, NULL, &error), error);
+}
+
+static void a_checkpoint_of_a_child_stays_whole_at_the_end_of_its_worker(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new_prefork(prepare_going);
+    struct rig_worker worker;
+    rig_put_task(rig, &(quern_task){.id = "a", .type = "go", .payload = "wait", .payload_size = 4});
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    rig_wait_starts(rig, 1);
+    rig_stop(&worker);
+    assert_int_equal(rig_queue(rig, "default").size, 0);
+    assert_int_equal(rig_queue(rig, "default").failed_total, 0);
+    assert_int_equal(rig_queue(rig, "other").counts[QUERN_TASK_RETRY], 1);
+    rig_free(rig);
+}
+
 static void deaths_are_charged_with_their_facts(void **state)
 {
     (void)state;
@@ -350,6 +382,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_delay_of_a_retry_is_asked_in_the_child),
     cmocka_unit_test(an_early_ack_is_written_before_the_child_starts),
     cmocka_unit_test(a_checkpoint_of_a_child_is_kept),
+    cmocka_unit_test(a_checkpoint_of_a_child_stays_whole_at_the_end_of_its_worker),
     cmocka_unit_test(deaths_are_charged_with_their_facts),
     cmocka_unit_test(commands_run_beside_children),
     cmocka_unit_test(many_short_runs_are_each_run_once),

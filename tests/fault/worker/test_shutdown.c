@@ -62,6 +62,43 @@ static void a_stopped_worker_lets_runs_finish(void **state)
     rig_free(rig);
 }
 
+/* Once cancelled it leaves the payload "done" for the queue "other". */
+static quern_outcome go_elsewhere(quern_run *run, const quern_task *task, void *user)
+{
+    quern_outcome outcome = rig_handler()(run, task, user);
+    if (quern_run_change_payload(run, "done", 4, NULL) != QUERN_OK ||
+        quern_run_change_queue(run, "other", NULL) != QUERN_OK) {
+        return QUERN_DROP;
+    }
+    return outcome;
+}
+
+static void a_checkpoint_of_payload_and_queue_stays_whole_at_the_end_of_its_worker(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    quern_error error = {0};
+    assert_ok(quern_mux_handle(rig->mux, "go", go_elsewhere, rig, NULL, &error), error);
+    rig_put_task(rig, &(quern_task){.id = "a", .type = "go", .payload = "wait", .payload_size = 4});
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1, .shutdown_timeout_ms = 50});
+    rig_wait_starts(rig, 1);
+    rig_stop(&worker);
+    assert_int_equal(rig_queue(rig, "default").size, 0);
+    const quern_queue other = {.name = "other", .weight = 1};
+    rig_start(rig, &worker,
+              &(quern_worker_options){
+                  .queues = &other, .queue_count = 1, .concurrency = 1, .drain = true});
+    assert_int_equal(rig_join(&worker), QUERN_OK);
+    assert_int_equal(rig->start_count, 2);
+    struct rig_start start = rig_start_at(rig, 1);
+    assert_string_equal(start.queue, "other");
+    assert_int_equal(start.retry_count, 0);
+    assert_int_equal(start.cause, QUERN_CAUSE_GIVEN_BACK);
+    assert_int_equal(rig_queue(rig, "other").size, 0); /* its payload said "done" */
+    rig_free(rig);
+}
+
 static void runs_that_do_not_end_in_time_go_back_without_using_a_retry(void **state)
 {
     (void)state;
@@ -296,6 +333,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_draining_worker_reports_what_it_waits_for),
     cmocka_unit_test(a_stopped_worker_lets_runs_finish),
     cmocka_unit_test(runs_that_do_not_end_in_time_go_back_without_using_a_retry),
+    cmocka_unit_test(a_checkpoint_of_payload_and_queue_stays_whole_at_the_end_of_its_worker),
     cmocka_unit_test(done_during_shutdown_counts),
     TEST_ONLY_OVER("redis", a_worker_that_runs_nothing_does_not_wait_for_runs),
     cmocka_unit_test(the_second_stop_ends_the_wait_at_once),

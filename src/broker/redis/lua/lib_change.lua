@@ -83,6 +83,12 @@ function change.plan(id, message, at_ms)
     return changed or message, wants and not (changed and moves)
 end
 
+-- Whether the task of the latest plan leaves its queue.
+function change.is_moving(id)
+    local last = change.moves[#change.moves]
+    return last ~= nil and last.id == id
+end
+
 local function change_queue(id, at_ms, to)
     local call, task = redis.call, to.Q .. 't:' .. id
     call('ZREM', Q .. 'retry', id)

@@ -168,12 +168,16 @@ function ends.g(id, token, first, past, run)
     else
         return_start(id, token)
     end
+    local message, unmoved = change.plan(id, nil, now_ms)
+    if change.is_moving(id) then
+        plan_retry(id, now_ms, past, message)
+        return '0'
+    end
     plan_back(id, run.place, fence_of(token), past, run.since ~= '0' and run.since or token)
-    local message = change.plan(id)
     if message then
         plan_set(id, 'msg', message)
     end
-    return '0'
+    return unmoved and '4' or '0'
 end
 function ends.x(id, token, first, past, run)
     local started = ARGV[first + 1] == '1'

@@ -94,16 +94,15 @@ static quern_status is_refused(struct move *move, bool *ret_refused, quern_error
 }
 
 /* As for a new task: the first one with a key lets the queue have lanes, the first one with terms
- * lets leases look at them. */
-static quern_status prepare_queue(struct move *move, int64_t *ret_lanes, quern_error *err)
+ * lets leases look at them. The next task of this exchange finds that noted. */
+static quern_status prepare_queue(struct move *move, quern_error *err)
 {
     const struct qn_task *task = &move->outcome->run->task;
     struct qn_conn *conn = move->counters->conn;
     quern_status status = QUERN_OK;
-    *ret_lanes = move->queue->lanes;
-    if (*ret_lanes == 0 && task->limit_key != NULL) {
-        *ret_lanes = QN_LANES_BY_KEY;
+    if (move->queue->lanes == 0 && task->limit_key != NULL) {
         status = qn_sort_begin(conn, move->queue->no, QN_LANES_BY_KEY, err);
+        move->queue->lanes = QN_BUG(MOVED_WITHOUT_LANE) ? 0 : QN_LANES_BY_KEY;
     }
     if (status == QUERN_OK && !move->queue->terms && qn_insert_has_terms(task)) {
         struct qn_query query = qn_query_start(conn, sql_terms_begin);
@@ -118,15 +117,14 @@ static quern_status write_queue(struct move *move, quern_error *err)
 {
     const struct qn_task *task = &move->outcome->run->task;
     char lane[QN_LANE_NAME_SIZE];
-    int64_t lanes = 0;
-    quern_status status = prepare_queue(move, &lanes, err);
+    quern_status status = prepare_queue(move, err);
     if (status != QUERN_OK) {
         return status;
     }
     struct qn_query query = qn_query_start(move->counters->conn, sql_change_queue);
     qn_query_int(&query, move->outcome->run->row);
     qn_query_int(&query, move->queue->no);
-    qn_query_text(&query, qn_lanes_name(lane, lanes, task->limit_key, task->type));
+    qn_query_text(&query, qn_lanes_name(lane, move->queue->lanes, task->limit_key, task->type));
     qn_query_text(&query, move->lock != NULL ? move->lock : task->unique_key);
     status = qn_query_run(&query, NULL, err);
     if (status != QUERN_OK || move->lock == NULL || QN_BUG(LOCK_LEFT_BEHIND)) {
@@ -138,6 +136,17 @@ static quern_status write_queue(struct move *move, quern_error *err)
     qn_query_text(&query, task->unique_key);
     qn_query_int(&query, move->from_no);
     qn_query_text(&query, task->id);
+    return qn_query_run(&query, NULL, err);
+}
+
+/* It waited for its old place in pending. */
+static quern_status make_due(struct move *move, quern_error *err)
+{
+    const struct qn_queue_counters *counters = move->counters;
+    struct qn_query query = qn_query_start(counters->conn, sql_change_due);
+    qn_query_int(&query, move->outcome->run->row);
+    qn_query_int(&query, counters->now_ms);
+    qn_query_int(&query, counters->shift_ms);
     return qn_query_run(&query, NULL, err);
 }
 
@@ -153,11 +162,15 @@ static quern_status change_queue(struct move *move, bool *ret_refused, quern_err
     if (status != QUERN_OK || *ret_refused) {
         return status;
     }
+    bool is_given_back = move->outcome->kind == QN_GIVE_BACK;
+    int64_t delay_ms = is_given_back ? 0 : move->outcome->delay_ms;
     status = write_queue(move, err);
-    return status == QUERN_OK
-               ? qn_queue_counters_due(move->counters, move->queue,
-                                       move->counters->now_ms + move->outcome->delay_ms, err)
-               : status;
+    if (status == QUERN_OK && is_given_back) {
+        status = make_due(move, err);
+    }
+    return status == QUERN_OK ? qn_queue_counters_due(move->counters, move->queue,
+                                                      move->counters->now_ms + delay_ms, err)
+                              : status;
 }
 
 quern_status qn_change_queue(struct qn_queue_counters *counters, const struct qn_outcome *outcome,
@@ -165,7 +178,8 @@ quern_status qn_change_queue(struct qn_queue_counters *counters, const struct qn
 {
     struct move move = {
         .counters = counters, .outcome = outcome, .name = qn_task_change_queue(outcome)};
-    if (move.name == NULL || *ret_applied != QN_APPLIED) {
+    bool is_applied = *ret_applied == QN_APPLIED || QN_BUG(STALE_RUN_MOVES);
+    if (move.name == NULL || !is_applied) {
         return QUERN_OK;
     }
     bool refused = false;

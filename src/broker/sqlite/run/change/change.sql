@@ -13,6 +13,12 @@ SELECT EXISTS (SELECT 1 FROM quern_task WHERE queue = ?1 AND id = ?2)
 -- name: change_queue
 UPDATE quern_task SET queue = ?2, lane = ?3, unique_key = ?4 WHERE seq = ?1;
 
+-- Given back to another queue, where it has no place (?2: now, ?3: the shift of the clocks): it is
+-- due at once.
+-- name: change_due
+UPDATE quern_task SET state = 4, token = 0, at_ms = ?2,
+    due_boot_ms = iif(?3 = 0, 0, max(?2 - ?3, 1)) WHERE seq = ?1;
+
 -- One of that name whose time is over is replaced. A lock that holds whatever becomes of its task
 -- stays behind.
 -- name: change_lock
