@@ -114,6 +114,7 @@ enum qn_bug {
     /* Checkpoints */
     QN_BUG_MOVED_WITHOUT_LANE = 240, /* SQLite: a task that moves after a first one with a key */
     QN_BUG_GIVEN_BACK_STAYS = 241,   /* a given-back task has its checkpoint but for the queue */
+    QN_BUG_FENCE_LEFT_BEHIND = 242,  /* Redis: a moved task may get a smaller fence */
     QN_BUG_STALE_RUN_MOVES = 243,    /* SQLite: a run that has lost its lease moves its task */
     QN_BUG_STALE_RUN_CHANGES = 221,  /* a run that has lost its lease changes its task */
     QN_BUG_CPU_UNWATCHED = 270,      /* no pool ends an item that ignores SIGXCPU */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* test_change.c - checkpoints among broken data in Redis: they cost one task its move, or nothing,
- * and never the other outcomes of the same request. */
+/* test_change.c - checkpoints in Redis. Among broken data they cost one task its move, or nothing,
+ * and never the other outcomes of the same request; the fence of a task that goes elsewhere grows.
+ */
 #include "lib_contract.h"
 
 #include <string.h>
@@ -13,6 +14,55 @@ static struct test_redis *server(void)
 {
     return test_store_server();
 }
+
+/* --- Fences -------------------------------------------------------------------------- */
+
+/* A store outside that takes what has the largest fence it has seen, as quern/run.h advises. */
+struct outside {
+    uint64_t fence;
+    char data[16];
+};
+
+static bool write_outside(struct outside *outside, const struct qn_leased *run, const char *data)
+{
+    if (run->fence <= outside->fence) {
+        return false;
+    }
+    outside->fence = run->fence;
+    (void)snprintf(outside->data, sizeof outside->data, "%s", data);
+    return true;
+}
+
+/* The clock of the server goes back after the task has run, and before it runs elsewhere. */
+static void go_elsewhere_while_the_clock_goes_back(struct contract *c, const char *id)
+{
+    const struct qn_task_change change = {.queue = "other"};
+    struct outside outside = {0};
+    contract_enqueue(c, &(quern_task){.type = "t", .id = id});
+    struct qn_leased *old = contract_take_id(c, "default", id);
+    const struct qn_outcome outcome = {
+        .run = old, .kind = QN_SNOOZE, .started = true, .change = &change};
+    assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+    assert_int_equal(contract_forward(c, "other", NULL), 1);
+    test_store_advance(&c->store, -3600 * INT64_C(1000));
+    struct qn_leased *new = contract_take_id(c, "other", id);
+    assert_true(write_outside(&outside, new, "new"));
+    assert_false(write_outside(&outside, old, "old")); /* late */
+    assert_string_equal(outside.data, "new");
+    qn_leased_free(old);
+    contract_finish(c, new, QN_DONE);
+    test_store_advance(&c->store, 3600 * INT64_C(1000));
+}
+
+static void fence_of_a_task_that_goes_elsewhere_grows(struct contract *c)
+{
+    go_elsewhere_while_the_clock_goes_back(c, "a"); /* to a queue that has given no run yet */
+    contract_advance(c, 1000);
+    go_elsewhere_while_the_clock_goes_back(c, "b");
+    assert_int_equal(test_redis_count(server(), "HEXISTS " THERE "quern:meta fence"), 1);
+}
+
+/* --- Broken data ---------------------------------------------------------------------- */
 
 static struct qn_task_change checkpoint(void)
 {
@@ -54,8 +104,8 @@ static void start_both(struct contract *c, struct qn_leased *runs[2])
 
 static void key_of_the_wrong_type_there_keeps_the_task_in_its_queue(struct contract *c)
 {
-    static const char *const keys[] = {THERE "retry", THERE "quern:due", THERE "t:a", THERE LOCK,
-                                       "asynq:queues"};
+    static const char *const keys[] = {THERE "retry", THERE "quern:due",  THERE "t:a",
+                                       THERE LOCK,    THERE "quern:meta", "asynq:queues"};
     for (size_t i = 0; i < TEST_COUNT(keys); i++) {
         struct qn_leased *runs[2];
         const struct qn_task_change change = checkpoint();
@@ -132,6 +182,7 @@ static void fields_in_another_order_are_replaced(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", fence_of_a_task_that_goes_elsewhere_grows),
     CONTRACT_TEST_ONLY("redis", key_of_the_wrong_type_there_keeps_the_task_in_its_queue),
     CONTRACT_TEST_ONLY("redis", broken_message_costs_its_own_task),
     CONTRACT_TEST_ONLY("redis", hash_of_the_wrong_type_costs_its_own_task),

@@ -69,6 +69,25 @@ static struct qn_leased *fill_key(struct contract *c)
     return run;
 }
 
+/* The move notes the task's fence in its new queue; that one is new to the limits all the same. */
+static void queue_that_begins_with_a_task_that_moved_there_is_bound(struct contract *c)
+{
+    const struct qn_task_change change = {.queue = "other"};
+    set(c, QUERN_LIMIT_KEY, "k", "1");
+    put(c, "default", "a");
+    put(c, "default", "b");
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    const struct qn_outcome outcome = {
+        .run = run, .kind = QN_SNOOZE, .started = true, .change = &change};
+    assert_int_equal(contract_end(c, &outcome), QN_APPLIED);
+    qn_leased_free(run);
+    assert_int_equal(contract_forward(c, "other", NULL), 1);
+    run = contract_take_id(c, "default", "b");
+    assert_null(contract_take(c, "other"));
+    done(c, run);
+    done(c, contract_take_id(c, "other", "a"));
+}
+
 /* Its worker was killed, and Go's recoverer, or an operator, took the run away. */
 static void place_of_a_run_that_go_ended_comes_back(struct contract *c)
 {
@@ -165,6 +184,7 @@ static void limits_hold_while_the_memory_is_full(struct contract *c)
 }
 
 static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("redis", queue_that_begins_with_a_task_that_moved_there_is_bound),
     CONTRACT_TEST_ONLY("redis", place_of_a_run_that_go_ended_comes_back),
     CONTRACT_TEST_ONLY("redis", queue_that_missed_a_limit_is_bound_when_another_counts),
     CONTRACT_TEST_ONLY("redis", removed_limits_leave_nothing),

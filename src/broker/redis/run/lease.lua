@@ -54,6 +54,8 @@ for i = 1, queue_count do
     local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
     if not last then
         limited = note_limits_of_all(prefix) or limited
+        last = try('HGET', prefix .. 'quern:meta', 'moved') -- see lib_change.lua
+        last = type(last) == 'string' and last
     end
     if paused == 1 or charged or limited or brake and sub(brake, 14, 16) ~= ' 0 ' then
         odd_queues = odd_queues or {}
