@@ -2,13 +2,16 @@
 /* handlers.c - the zygote of a worker, and its successors.
  *
  * A reload starts a new zygote beside the old one. Only if that could load the object, and serves
- * the same patterns, it takes over: new children come from it. Otherwise nothing has changed. */
+ * the same patterns, it takes over: new children come from it. With other patterns, or other
+ * options of them, the worker has to choose its tasks again, so the whole program is replaced as on
+ * USR2 (restart.c); its children run on. Otherwise nothing has changed. */
 #include "cli/work/handlers.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/handlers/zygote.h"
+#include "worker/prefork/nursery.h"
 
 int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options options)
 {
@@ -41,32 +44,39 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
     return QN_EXIT_OK;
 }
 
-void qn_work_handlers_reload(quern_worker *worker, void *user)
+static void say(struct qn_work *work, quern_log_level level, const char *text)
+{
+    qn_work_log_message(level, text, &work->log);
+}
+
+bool qn_work_handlers_reload(quern_worker *worker, void *user)
 {
     struct qn_work *work = user;
     quern_error err;
     quern_zygote *zygote = NULL;
     if (work->handlers.path == NULL) {
-        qn_work_log_message(QUERN_LOG_INFO,
-                            "nothing to reload; restart the worker to change its options",
-                            &work->log);
-        return;
+        say(work, QUERN_LOG_INFO, "nothing to reload; restart the worker to change its options");
+        return false;
     }
     if (worker == NULL) { /* it has not started, or has ended */
-        return;
+        return false;
     }
     quern_status status = qn_handlers_zygote_open(&work->handlers, &zygote, &err);
-    if (status == QUERN_OK) {
+    bool must_restart = status == QUERN_OK && !qn_nursery_equal(work->zygote, zygote);
+    if (status == QUERN_OK && !must_restart) {
         status = quern_worker_reload(worker, zygote, &err);
     }
     quern_zygote_free(zygote);
-    if (status == QUERN_OK) {
-        qn_work_log_message(QUERN_LOG_INFO, "handlers reloaded", &work->log);
+    if (must_restart) {
+        say(work, QUERN_LOG_INFO, "handlers have other patterns or options, the worker restarts");
+    } else if (status == QUERN_OK) {
+        say(work, QUERN_LOG_INFO, "handlers reloaded");
     } else {
         char text[sizeof err.text + 64];
         (void)snprintf(text, sizeof text, "handlers not reloaded, the old ones stay: %s", err.text);
-        qn_work_log_message(QUERN_LOG_WARN, text, &work->log);
+        say(work, QUERN_LOG_WARN, text);
     }
+    return must_restart;
 }
 
 void qn_work_handlers_finish(struct qn_work *work)

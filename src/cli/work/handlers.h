@@ -17,8 +17,8 @@ struct qn_work_handlers_options {
 QUERN_NODISCARD int qn_work_handlers_open(struct qn_work *work,
                                           struct qn_work_handlers_options options);
 /* For qn_work_signal_service; user is a struct qn_work: loads the object again. Without one
- * it logs that there is nothing to reload. */
-void qn_work_handlers_reload(quern_worker *worker, void *user);
+ * it logs that there is nothing to reload. True: its patterns are others, which takes a restart. */
+bool qn_work_handlers_reload(quern_worker *worker, void *user);
 /* After the worker was freed. */
 void qn_work_handlers_finish(struct qn_work *work);
 

@@ -33,7 +33,7 @@ static quern_worker *_Atomic steered;
 
 /* What a signal asks for, and a thread does. */
 static struct {
-    void (*reload)(quern_worker *worker, void *user); /* NULL: HUP does not reload */
+    bool (*reload)(quern_worker *worker, void *user); /* NULL: HUP does not reload */
     bool (*check)(void *user);                        /* NULL: USR2 does not restart */
     void *user;
     pthread_mutex_t mutex; /* held while `steered` is used, and where it becomes NULL */
@@ -112,11 +112,13 @@ static void on_restart(int number)
     }
 }
 
-static void reload(void)
+/* Whether it takes a restart. */
+static bool reload(void)
 {
     (void)pthread_mutex_lock(&service.mutex);
-    service.reload(atomic_load(&steered), service.user);
+    bool must_restart = service.reload(atomic_load(&steered), service.user);
     (void)pthread_mutex_unlock(&service.mutex);
+    return must_restart;
 }
 
 /* Else there is no worker, or it is about to end in this way. */
@@ -153,10 +155,10 @@ static void *serve(void *user)
         if (atomic_load(&service.ended)) {
             return NULL;
         }
-        if (service.reload != NULL && atomic_exchange(&service.reload_asked, false)) {
-            reload();
-        }
-        if (service.check != NULL && atomic_exchange(&service.restart_asked, false)) {
+        bool must_restart =
+            service.reload != NULL && atomic_exchange(&service.reload_asked, false) && reload();
+        must_restart = atomic_exchange(&service.restart_asked, false) || must_restart;
+        if (service.check != NULL && must_restart) {
             restart();
         }
     }

@@ -20,8 +20,9 @@ void qn_work_signal_block(void);
 
 /* Called on a thread of their own. */
 struct qn_work_signal_service {
-    /* NULL: HUP stops the worker. worker: NULL, or it lives until the call returns. */
-    void (*reload)(quern_worker *worker, void *user);
+    /* NULL: HUP stops the worker. worker: NULL, or it lives until the call returns. True: it takes
+     * a restart, as by USR2. */
+    bool (*reload)(quern_worker *worker, void *user);
     /* Whether USR2 may hand the worker over to a new program. */
     bool (*check)(void *user);
 };

@@ -48,6 +48,7 @@ struct qn_prefork_death {
     int status;            /* as of waitpid */
     bool by_us;            /* the pool or its caller killed it: a hard limit, hostility, the end */
     bool with_zygote;      /* it went down with its zygote: the facts below are not known */
+    bool with_pool;        /* with the newest zygote: `gone` follows, or was called */
     bool out_of_memory;    /* killed by the kernel for want of memory, as a cgroup shows */
     bool over_cpu;         /* by SIGXCPU, or killed after it */
     const char *hostile;   /* what it sent that it may not; NULL: nothing */
@@ -75,8 +76,8 @@ struct qn_prefork_ops {
     /* Its child ended before its result. Not started: it may be submitted again. */
     void (*died)(struct qn_prefork_item *item, bool started, const struct qn_prefork_death *death,
                  void *user);
-    /* A zygote is gone: the pool has called `died` for all items, those of its children first, and
-     * takes no more. */
+    /* The newest zygote is gone: the pool has called `died` for all items, those of its children
+     * first, and takes no more. An older one that is gone costs the items of its children only. */
     void (*gone)(const char *why, void *user);
     /* So many children can run items now; called when that changes. NULL: nothing. */
     void (*ready)(uint32_t count, void *user);

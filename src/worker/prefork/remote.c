@@ -8,9 +8,10 @@
  * the other pool, which then answers the child.
  *
  * A death is charged to the run that had started, and to no other. Where we killed the child
- * because of a cancellation the outcome is that of the cancellation. Where it went down with its
- * zygote, it is the death of the worker (docs/internals/deaths.md), which its recovery charges: a
- * run that had started gets no outcome here. A worker that drains only gives it back. */
+ * because of a cancellation the outcome is that of the cancellation. Where it went down with the
+ * newest zygote, it is the death of the worker (docs/internals/deaths.md), which its recovery
+ * charges: a run that had started gets no outcome here. A worker that drains only gives it back, as
+ * it does with runs whose zygote was an older one. */
 #include "worker/prefork/remote.h"
 
 #include <string.h>
@@ -217,13 +218,32 @@ static bool has_fallen(struct quern_worker *worker)
     return fallen;
 }
 
+/* It ran in a child of an older zygote, which ended. That is one death for all these runs, so it
+ * charges none of them: the one that caused it runs beside the newest zygote next time. Those that
+ * may not run twice do not. */
+static void end_with_zygote(struct quern_worker *worker, struct quern_run *run)
+{
+    static const char why[] = "its zygote ended, an older one, and its process with it";
+    const struct qn_mux_entry *entry = run->entry;
+    const struct qn_leased *leased = run->leased;
+    qn_run_set_error(run, why, sizeof why - 1);
+    bool may_repeat = entry == NULL || entry->options.on_crash == QUERN_ON_CRASH_REQUEUE;
+    if (may_repeat && leased->retry_count < leased->task.retry_max) {
+        qn_execute_return(worker, run);
+        return;
+    }
+    run->crashed = true;
+    run->outcome = QN_OUTCOME_CRASHED;
+    qn_execute_end(worker, run);
+}
+
 static void died(struct qn_prefork_item *item, bool started, const struct qn_prefork_death *death,
                  void *user)
 {
     struct quern_worker *worker = user;
     struct quern_run *run = run_of(item);
     atomic_store(&run->writes, false);
-    bool fallen = death->with_zygote && has_fallen(worker);
+    bool fallen = death->with_pool && has_fallen(worker);
     if (!started) {
         /* Where the pool itself gives it up, it would do so again. */
         if (is_innocent(death) || !submit_again(worker, run)) {
@@ -234,6 +254,11 @@ static void died(struct qn_prefork_item *item, bool started, const struct qn_pre
     ensure_begun(worker, run);
     if (fallen) {
         qn_execute_fall(worker, run);
+        return;
+    }
+    bool by_zygote = death->with_zygote && !death->with_pool && death->hostile == NULL;
+    if (by_zygote && qn_run_cancel_reason(run) == QN_REASON_NONE) {
+        end_with_zygote(worker, run);
         return;
     }
     run->outcome = QUERN_RETRY;

@@ -196,9 +196,6 @@ class HandlersTest(CliTest):
         self.reload(worker, 2)
         self.assertIn("the old ones stay", self.story())
         self.assertIn("not a shared object", self.story())
-        self.compile(VERSION % ("three", "other"))
-        self.reload(worker, 3)
-        self.assertIn("start the worker again", self.story())
         self.assertEqual(self.run_one("c"), "two")
         self.assertEqual(self.stop(worker), 0)
 

@@ -13,6 +13,7 @@
 #include "base/cond.h"
 #include "lib_test.h"
 #include "pool/prefork/child.h"
+#include "quern/log.h"
 
 static void put(struct qn_buf *out, const char *data, size_t size)
 {
@@ -182,6 +183,8 @@ static void on_died(struct qn_prefork_item *item, bool started,
     ours->deaths++;
     ours->started = started;
     ours->by_us = death->by_us;
+    ours->with_zygote = death->with_zygote;
+    ours->with_pool = death->with_pool;
     ours->over_cpu = death->over_cpu;
     ours->status = death->status;
     (void)snprintf(ours->backtrace, sizeof ours->backtrace, "%s", death->backtrace);
@@ -202,12 +205,25 @@ static void on_gone(const char *why, void *user)
     (void)pthread_mutex_unlock(&fixture->mutex);
 }
 
+static void on_log(int level, const char *message, pid_t pid, const char *detail, void *user)
+{
+    struct lib_prefork *fixture = user;
+    (void)pid;
+    (void)detail;
+    (void)pthread_mutex_lock(&fixture->mutex);
+    fixture->warned += level >= QUERN_LOG_WARN ? 1 : 0;
+    fixture->ended += strcmp(message, "a child ended") == 0 ? 1 : 0;
+    (void)pthread_cond_broadcast(&fixture->changed);
+    (void)pthread_mutex_unlock(&fixture->mutex);
+}
+
 static const struct qn_prefork_ops ops = {.begin = on_begin,
                                           .encode = on_encode,
                                           .frame = on_frame,
                                           .result = on_result,
                                           .died = on_died,
-                                          .gone = on_gone};
+                                          .gone = on_gone,
+                                          .log = on_log};
 
 void lib_prefork_init(struct lib_prefork *fixture)
 {
@@ -354,4 +370,16 @@ void lib_prefork_run(struct lib_prefork *fixture, struct lib_prefork_item *item,
     *item = (struct lib_prefork_item){0};
     lib_prefork_submit(fixture, item, text);
     (void)lib_prefork_wait(fixture, item);
+}
+
+void lib_prefork_wait_ended(struct lib_prefork *fixture, int count)
+{
+    int64_t until_ns = qn_clock_mono_ns() + TEST_PATIENCE_MS * QN_NS_PER_MS;
+    bool in_time = true;
+    (void)pthread_mutex_lock(&fixture->mutex);
+    while (in_time && fixture->ended < count) {
+        in_time = qn_cond_wait_until(&fixture->changed, &fixture->mutex, until_ns);
+    }
+    (void)pthread_mutex_unlock(&fixture->mutex);
+    assert_true(in_time);
 }

@@ -31,6 +31,8 @@ struct lib_prefork_item {
     int frames;
     bool started; /* as died said */
     bool by_us;
+    bool with_zygote;
+    bool with_pool;
     bool over_cpu;
     int status;
     uint64_t order; /* of its result */
@@ -51,6 +53,8 @@ struct lib_prefork {
     uint64_t results;
     uint64_t deaths;
     int gone;
+    int ended;  /* children, as the log says */
+    int warned; /* warnings in the log */
     int begun;  /* calls of begin */
     bool holds; /* begin waits until it is false */
     bool refuse_begin;
@@ -81,6 +85,8 @@ void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item
 void lib_prefork_release(struct lib_prefork *fixture);
 /* Until `begin` has refused so many; then it refuses no more. */
 void lib_prefork_wait_refused(struct lib_prefork *fixture, int count);
+/* Until the log has said of so many children that they ended. */
+void lib_prefork_wait_ended(struct lib_prefork *fixture, int count);
 void lib_prefork_wait_gone(struct lib_prefork *fixture);
 /* Submits a text and waits for its end. */
 void lib_prefork_run(struct lib_prefork *fixture, struct lib_prefork_item *item, const char *text);

@@ -368,6 +368,60 @@ static void a_reload_lets_running_items_end(void **state)
     lib_prefork_stop(&pool);
 }
 
+static void children_that_are_told_to_end_are_no_warning(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    struct lib_prefork_item item;
+    struct qn_zygote *next = lib_prefork_zygote(NULL);
+    lib_prefork_init(&pool);
+    pool.options.size = 3;
+    lib_prefork_start(&pool, NULL);
+    lib_prefork_run(&pool, &item, "p"); /* in one of them, the others have run nothing */
+    qn_prefork_reload(pool.prefork, next);
+    lib_prefork_wait_ended(&pool, 3);
+    assert_int_equal(pool.warned, 0);
+    lib_prefork_run(&pool, &item, "p");
+    pid_t pid = (pid_t)strtol(item.result, NULL, 10);
+    assert_int_equal(kill(pid, SIGKILL), 0); /* idle, and not told to end */
+    lib_prefork_wait_ended(&pool, 4);
+    assert_int_equal(pool.warned, 1);
+    lib_prefork_stop(&pool);
+    assert_int_equal(pool.warned, 1);
+}
+
+static void an_older_zygote_that_dies_costs_its_items_only(void **state)
+{
+    (void)state;
+    struct lib_prefork pool;
+    struct lib_prefork_item old = {0};
+    struct lib_prefork_item running = {0};
+    struct lib_prefork_item after;
+    struct qn_zygote *next = lib_prefork_zygote(NULL);
+    lib_prefork_init(&pool);
+    pool.options.size = 2;
+    lib_prefork_start(&pool, NULL);
+    lib_prefork_submit(&pool, &old, "c");
+    lib_prefork_wait_frame(&pool, &old);
+    qn_prefork_reload(pool.prefork, next);
+    lib_prefork_wait_ended(&pool, 1); /* the idle child: the next one is of the new zygote */
+    lib_prefork_submit(&pool, &running, "c");
+    lib_prefork_wait_frame(&pool, &running);
+    assert_int_equal(kill(qn_zygote_pid(pool.zygote), SIGKILL), 0);
+    assert_false(lib_prefork_wait(&pool, &old));
+    assert_true(old.started && old.with_zygote && old.by_us);
+    assert_false(old.with_pool);
+    lib_prefork_run(&pool, &after, "p");
+    assert_int_equal(after.results, 1);
+    qn_prefork_cancel(pool.prefork, &running.item, 7);
+    assert_true(lib_prefork_wait(&pool, &running));
+    assert_int_equal(pool.deaths, 1);
+    assert_int_equal(kill(qn_zygote_pid(next), SIGKILL), 0);
+    lib_prefork_wait_gone(&pool);
+    lib_prefork_stop(&pool);
+    assert_int_equal(pool.gone, 1);
+}
+
 static void a_dead_zygote_ends_the_pool_once(void **state)
 {
     (void)state;
@@ -385,6 +439,7 @@ static void a_dead_zygote_ends_the_pool_once(void **state)
     assert_false(lib_prefork_wait(&pool, &running));
     assert_true(running.started);
     assert_true(running.by_us);
+    assert_true(running.with_pool);
     assert_false(lib_prefork_wait(&pool, &waiting));
     assert_false(waiting.started);
     lib_prefork_submit(&pool, &late, "e");
@@ -434,6 +489,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_child_is_replaced_after_its_runs),
     cmocka_unit_test(a_child_that_has_grown_is_replaced),
     cmocka_unit_test_setup_teardown(a_reload_lets_running_items_end, set_up, tear_down),
+    cmocka_unit_test(children_that_are_told_to_end_are_no_warning),
+    cmocka_unit_test(an_older_zygote_that_dies_costs_its_items_only),
     cmocka_unit_test(a_dead_zygote_ends_the_pool_once),
     cmocka_unit_test(freeing_gives_back_all_items),
 };

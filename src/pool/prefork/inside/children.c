@@ -250,6 +250,7 @@ static void close_if_done(struct qn_prefork_child *child)
     if (child->retiring && child->count == 0 && !child->is_closing && child->socket_fd >= 0) {
         qn_children_note_closing(child);
         (void)shutdown(child->socket_fd, SHUT_WR); /* the child reads the end, and ends */
+        child->told_to_end = true;
         child->end_until_ms = qn_children_now_ms() + READY_MS;
         qn_children_set_timer(child->prefork, child->end_until_ms);
     }

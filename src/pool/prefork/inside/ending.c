@@ -88,7 +88,7 @@ void qn_ending_finish(struct qn_prefork_child *child)
     char backtrace[QN_PAGE_TEXT_SIZE + 1];
     char detail[128];
     bool started = qn_children_has_started(child);
-    bool at_rest = child->retiring && !child->by_us && child->count == 0 && child->has_run;
+    bool obeyed = child->told_to_end && !child->by_us && child->status == 0;
     qn_children_close_socket(child); /* also drops what waits to be written of its items */
     qn_page_copy_text(child->page, QN_ROOM_OF(backtrace));
     char *stderr_text = qn_tail_text(&child->tail);
@@ -97,6 +97,7 @@ void qn_ending_finish(struct qn_prefork_child *child)
         .status = child->status,
         .by_us = child->by_us,
         .with_zygote = child->with_zygote,
+        .with_pool = child->with_zygote && prefork->is_gone,
         .out_of_memory =
             killed && qn_oom_count(prefork->options.limits.cgroup_fd) > child->oom_count,
         .over_cpu = is_over_cpu(child),
@@ -105,7 +106,7 @@ void qn_ending_finish(struct qn_prefork_child *child)
         .backtrace = backtrace,
         .stderr_text = stderr_text == NULL ? none : stderr_text};
     describe(child, QN_ROOM_OF(detail));
-    bool expected = at_rest || prefork->stopping || child->with_zygote;
+    bool expected = obeyed || prefork->stopping || child->with_zygote;
     bool not_ready = !child->is_ready && !prefork->stopping && !child->with_zygote &&
                      (child->status != 0 || child->hostile != NULL);
     if (not_ready) {

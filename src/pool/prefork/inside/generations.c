@@ -6,7 +6,7 @@
  * than the pool's size. An old zygote ends with its last child.
  *
  * A zygote that dies takes its children with it. If new children would come from it, the pool is
- * gone: it gives back all items, now and later. */
+ * gone: it gives back all items, now and later. An older one costs the items of its children. */
 #include "pool/prefork/inside/generations.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/inside/children.h"
@@ -138,11 +139,14 @@ static void lose_generation(struct qn_prefork *prefork, struct qn_generation *ge
     }
     generation->gone = true;
     (void)epoll_ctl(prefork->epoll_fd, EPOLL_CTL_DEL, qn_zygote_fd(generation->zygote), NULL);
-    bool is_newest = generation == qn_generations_newest(prefork);
+    bool is_newest = generation == qn_generations_newest(prefork) || QN_BUG(OLD_ZYGOTE_ENDS_POOL);
     if (is_newest) {
         prefork->is_gone = true;
         (void)snprintf(prefork->gone_why, sizeof prefork->gone_why,
                        "the zygote (process %d) has ended", (int)qn_zygote_pid(generation->zygote));
+    } else if (generation->child_count > 0) {
+        qn_ending_log(prefork, QUERN_LOG_WARN, "an older zygote ended, with its children",
+                      qn_zygote_pid(generation->zygote), "");
     }
     lose_children(prefork, generation);
     if (is_newest) {

@@ -61,11 +61,12 @@ struct qn_prefork_child {
     uint32_t slots;  /* a bit for each that is used */
     bool head_begun; /* window[0]: cannot be taken back any more */
     bool sent_ready;
-    bool is_ready;   /* it has sent READY, and we know its process */
-    bool retiring;   /* it gets no more items */
-    bool is_closing; /* it was told to end, or is killed, or has left us */
-    bool has_run;    /* an item was started in it */
-    bool lied;       /* it sent a result of an item that it had not started */
+    bool is_ready;    /* it has sent READY, and we know its process */
+    bool retiring;    /* it gets no more items */
+    bool is_closing;  /* it was told to end, or is killed, or has left us */
+    bool told_to_end; /* it reads the end of its socket */
+    bool has_run;     /* an item was started in it */
+    bool lied;        /* it sent a result of an item that it had not started */
     bool by_us;
     bool over_cpu;          /* killed because its item had used up its processor time */
     bool with_zygote;       /* its zygote has ended */
