@@ -104,7 +104,7 @@ static void store(struct sim_task *task, const struct qn_task *stored)
     task->cause = QUERN_CAUSE_NONE;
     task->retry_count = task->charges = task->lone = 0;
     task->leases = 0;
-    task->stage = 0;
+    task->stage = (struct sim_stage){.number = 0};
     task->due_at_ms = stored->process_at_ms; /* by the clock of the client, earlier */
     sim_model_lock(task);
 }

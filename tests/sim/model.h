@@ -39,6 +39,12 @@ struct sim_lease {
     bool acked; /* and its outcome was done */
 };
 
+/* Of the payload that a run has left. */
+struct sim_stage {
+    int number; /* 0: none has */
+    int queue;  /* for which it is meant */
+};
+
 struct sim_task {
     /* What the client asked for. */
     char id[8];
@@ -48,7 +54,8 @@ struct sim_task {
     int64_t timeout_ms; /* 0: none */
     int64_t retention_ms;
     int64_t delay_ms;
-    int key; /* of its unique lock; 0: none */
+    int key;    /* of its unique lock; 0: none */
+    bool roams; /* its runs may send it to another queue */
     int64_t run_ms;
     int ends_before; /* fail, snooze: so often before it is done */
 
@@ -63,7 +70,7 @@ struct sim_task {
     bool is_probe; /* leased while its queue was braked */
     quern_cause cause;
     int64_t retry_count;
-    int stage; /* of its checkpoint; 0: none */
+    struct sim_stage stage;
     int64_t charges;
     int64_t lone;
     int64_t first_at_ms; /* when its first charged run started */
@@ -92,21 +99,23 @@ struct sim_queue {
 /* What the promises and the rules of docs/internals/deaths.md are about. A test in which one of
  * them never happens proves nothing about it. */
 enum sim_event {
-    SIM_CHARGED,   /* a death is charged to a task */
-    SIM_LONE,      /* to the only one that ran there */
-    SIM_UNCHARGED, /* a death before the start of the run, or of a leaving worker */
-    SIM_EXPIRED,   /* a run is recovered because its lease is over */
-    SIM_SPENT,     /* a task without attempts left is archived by recovery */
-    SIM_POISON,    /* one is archived as poison */
-    SIM_BESIDE,    /* a charged task is leased beside others */
-    SIM_ALONE,     /* with the solo lock */
-    SIM_BRAKED,    /* the deaths in a row brake a queue on a host */
-    SIM_PROBE,     /* a lease from a braked queue */
-    SIM_RELEASED,  /* a run that ends well ends a brake */
-    SIM_SALVAGED,  /* an outcome is taken though its lease was over */
-    SIM_STALE,     /* one is refused */
-    SIM_REPLAY,    /* a request is repeated, as its answer was lost */
-    SIM_STAGE,     /* a run begins where the one before left off */
+    SIM_CHARGED,    /* a death is charged to a task */
+    SIM_LONE,       /* to the only one that ran there */
+    SIM_UNCHARGED,  /* a death before the start of the run, or of a leaving worker */
+    SIM_EXPIRED,    /* a run is recovered because its lease is over */
+    SIM_SPENT,      /* a task without attempts left is archived by recovery */
+    SIM_POISON,     /* one is archived as poison */
+    SIM_BESIDE,     /* a charged task is leased beside others */
+    SIM_ALONE,      /* with the solo lock */
+    SIM_BRAKED,     /* the deaths in a row brake a queue on a host */
+    SIM_PROBE,      /* a lease from a braked queue */
+    SIM_RELEASED,   /* a run that ends well ends a brake */
+    SIM_SALVAGED,   /* an outcome is taken though its lease was over */
+    SIM_STALE,      /* one is refused */
+    SIM_REPLAY,     /* a request is repeated, as its answer was lost */
+    SIM_STAGE,      /* a run begins where the one before left off */
+    SIM_MOVED,      /* a run sends its task to another queue */
+    SIM_GIVEN_AWAY, /* the same, as its worker ends */
     SIM_EVENTS
 };
 

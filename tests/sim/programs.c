@@ -78,16 +78,25 @@ static quern_outcome act(quern_run *run, struct sim_task *task)
     return QUERN_DONE;
 }
 
-/* Some runs leave a payload for the next one. */
+/* Some runs leave a payload for the next one, which may be meant for another queue. */
 static void leave_stage(quern_run *run, const struct sim_task *task, quern_outcome outcome)
 {
-    char text[24];
+    char text[32];
     quern_error err = {0};
-    if ((outcome == QUERN_RETRY || outcome == QUERN_SNOOZE) && sim_chance(500)) {
-        (void)snprintf(text, sizeof text, "stage %d", task->runs);
-        quern_status status = quern_run_change_payload(run, text, strlen(text), &err);
-        QN_ASSERT(status == QUERN_OK);
+    bool goes_on = outcome == QUERN_RETRY || outcome == QUERN_SNOOZE;
+    if (!goes_on || (sim_chance(500) && !quern_run_cancelled(run))) {
+        return;
     }
+    const struct sim_queue *queue = sim_queue_of(quern_run_queue(run));
+    if (task->roams && sim_chance(700)) {
+        queue = &sim_model.queues[sim_below(sim_model.queue_count)];
+        quern_status moved = quern_run_change_queue(run, queue->name, &err);
+        QN_ASSERT(moved == QUERN_OK);
+    }
+    (void)snprintf(text, sizeof text, "stage %d for %d", task->runs,
+                   (int)(queue - sim_model.queues));
+    quern_status status = quern_run_change_payload(run, text, strlen(text), &err);
+    QN_ASSERT(status == QUERN_OK);
 }
 
 static quern_outcome handle(quern_run *run, const quern_task *given, void *user)
@@ -133,6 +142,7 @@ static quern_status open_worker(struct sim_program *program, const quern_mux *mu
         .queue_count = (size_t)sim_model.queue_count,
         .concurrency = sim_world.slots,
         .lease_ms = sim_world.lease_ms,
+        .shutdown_timeout_ms = sim_world.shutdown_ms,
         .quarantine_after_ms = 500,
         .retry = QUERN_BACKOFF_EXPONENTIAL(200, 2000),
         .on_log = trace_log,
@@ -210,6 +220,7 @@ void sim_make_task(struct sim_task *task, enum sim_kind kind)
         task->key = (int)sim_between(1, SIM_KEYS_MAX);
         task->queue = task->key % sim_model.queue_count;
     }
+    task->roams = task->key == 0 && sim_chance(500);
 }
 
 static enum sim_kind draw_kind(void)
@@ -278,9 +289,9 @@ void *sim_enqueue_all(void *number)
     for (int i = client_number; i < sim_world.tasks && !sim_self()->dead; i += sim_world.clients) {
         sim_make_task(&sim_model.tasks[i], draw_kind());
         sim_enqueue_one(client, i);
-        if (sim_chance(50)) {
-            sim_enqueue_one(client, (int)sim_below(i + 1) / sim_world.clients * sim_world.clients +
-                                        client_number);
+        int again = (int)sim_below(i + 1) / sim_world.clients * sim_world.clients + client_number;
+        if (sim_chance(50) && !sim_model.tasks[again].roams) { /* else its id may be free here */
+            sim_enqueue_one(client, again);
         }
         sim_sleep_ms(sim_chance(300) ? 2 * sim_below(gap_ms + 1) : 0);
     }

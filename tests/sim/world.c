@@ -38,6 +38,8 @@ static const char *const event_names[SIM_EVENTS] = {
     [SIM_STALE] = "stale outcomes",
     [SIM_REPLAY] = "repeated requests",
     [SIM_STAGE] = "runs from a checkpoint",
+    [SIM_MOVED] = "moves to another queue",
+    [SIM_GIVEN_AWAY] = "of them by a worker that ends",
 };
 
 /* --- Processes -------------------------------------------------------------------------- */
@@ -119,6 +121,8 @@ static void choose_faults(struct sim_world *world)
     world->kinds[SIM_SLOW] = rate(300, 5);
     world->kinds[SIM_HANG] = rate(200, 3);
     world->kinds[SIM_KILL] = rate(300, 2);
+    /* One that ignores its end would hold up the worker. */
+    world->shutdown_ms = world->kinds[SIM_HANG] == 0 ? rate(700, 30) : 0;
 }
 
 void sim_world_choose(void)

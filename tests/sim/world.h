@@ -35,6 +35,7 @@ struct sim_world {
     int32_t prefetch_max; /* see quern_handler_options */
     int64_t lease_ms;
     int64_t chaos_ms;   /* how long there are faults; then comes the quiet */
+    int shutdown_ms;    /* so long a worker that ends waits for its runs; 0: as by default */
     int restart_ms_max; /* until a supervisor starts a worker again */
     int paused;         /* percent of the moments with faults: a worker gets SIGSTOP */
     int killed;
