@@ -6,6 +6,7 @@ with a deadline; nothing sleeps and hopes. QUERN names the program."""
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -16,17 +17,43 @@ from lib_redis import PATIENCE_S, die_with_parent
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
 
 
+ONLY = os.environ.get("QUERN_TEST_ONLY", "")  # the name of one test: no other is run
+
+
 class Result(unittest.TextTestResult):
-    """Prints a line for each skipped test, which scripts/check repeats at its end."""
+    """Prints a line for each skipped test, which scripts/check repeats at its end. Of the only test
+    also those of a program in C, for scripts/check_seeded_bugs."""
+
+    def tell(self, word, test):
+        if ONLY:
+            print(f"[{word:^10}] {test.id().rpartition('.')[2]}", flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.tell("      OK", test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.tell("FAILED", test)
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
         print(f"\nskipped: {test.id().partition('.')[2]}: {reason}", flush=True)
 
 
+def is_alive(pid):
+    """Whether the process is there, and is no zombie that waits for its parent."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def main():
     runner = unittest.TextTestRunner(resultclass=Result)
-    unittest.main(module="__main__", testRunner=runner)
+    argv = [*sys.argv, *(("-k", ONLY) if ONLY else ())]
+    unittest.main(module="__main__", testRunner=runner, argv=argv)
 
 
 class QuernTest(unittest.TestCase):
@@ -34,7 +61,7 @@ class QuernTest(unittest.TestCase):
         self.program = os.environ["QUERN"]
         self.home = tempfile.mkdtemp(prefix="quern-test-")
         self.env = {name: value for name, value in os.environ.items()
-                    if not name.startswith(("QUERN", "XDG_"))}
+                    if not name.startswith(("QUERN", "XDG_")) or name == "QUERN_SEEDED_BUG"}
         self.env["HOME"] = self.home
         self.processes = []
 

@@ -47,6 +47,16 @@ enum qn_bug {
     QN_BUG_CHARGE_NOT_MARKED = 42,       /* a charged run is not marked as started */
     QN_BUG_CHILD_ISOLATED = 55,          /* the death of a child costs a task its company */
     QN_BUG_PARENT_NOT_ISOLATED = 56,     /* the death of a worker costs it none */
+    /* Children */
+    QN_BUG_NEIGHBOUR_CHARGED = 57,    /* the death of a child is charged to the last of its runs */
+    QN_BUG_ON_CRASH_IGNORED = 58,     /* a crashed run goes back to its queue, whatever its handler
+                                       * wants */
+    QN_BUG_LIMITS_STAY = 59,          /* the limits of a run are those of the next one, too */
+    QN_BUG_FRAME_SIZE_BELIEVED = 295, /* a frame of a child may announce any size */
+    QN_BUG_SLOT_NOT_COMPARED = 296,   /* a run that has started can be taken back */
+    QN_BUG_TAKEN_IS_RUN = 297,        /* a child runs what was taken back */
+    QN_BUG_GROUP_STAYS = 298,         /* what a child has started outlives it */
+    QN_BUG_TOKEN_NOT_HANDED_OVER = 299, /* the next program has runs without their tokens */
     /* Replies of a server */
     QN_BUG_DEADLINE_WHILE_IDLE = 81,  /* a deadline is checked only while nothing comes */
     QN_BUG_LINE_WITHOUT_END = 82,     /* a line may have any length */

@@ -270,10 +270,10 @@ static void run_limited(struct qn_prefork_call *call, const struct qn_frame_sett
     limit(RLIMIT_AS, settings->address_space_bytes, &space, &space_set);
     limit(RLIMIT_CPU, cpu_s, &cpu, &cpu_set);
     loop->code->run(call, body, &loop->out, loop->code->user);
-    if (space_set) {
+    if (space_set && !QN_BUG(LIMITS_STAY)) {
         (void)setrlimit(RLIMIT_AS, &space);
     }
-    if (cpu_set) {
+    if (cpu_set && !QN_BUG(LIMITS_STAY)) {
         (void)setrlimit(RLIMIT_CPU, &cpu);
     }
 }
@@ -317,7 +317,7 @@ static bool run_item(struct loop *loop, const struct qn_frame_header *header,
     memcpy(&settings, received.data, sizeof settings);
     char *body = (char *)received.data + sizeof settings;
     size_t size = received.size - sizeof settings;
-    if (!qn_page_start(loop->page, call.slot, call.sequence)) {
+    if (!qn_page_start(loop->page, call.slot, call.sequence) && !QN_BUG(TAKEN_IS_RUN)) {
         return true; /* the worker took it back */
     }
     char behind = body[size];

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/text/utf8.h"
 
@@ -77,6 +78,9 @@ static bool change(struct qn_page *page, uint32_t slot, uint64_t sequence, enum 
 {
     QN_ASSERT(slot < QN_PAGE_SLOTS);
     uint64_t expected = word(sequence, QUEUED);
+    if (QN_BUG(SLOT_NOT_COMPARED)) {
+        expected = atomic_load(&page->slots[slot]);
+    }
     return atomic_compare_exchange_strong(&page->slots[slot], &expected, word(sequence, state));
 }
 

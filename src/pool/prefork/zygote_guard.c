@@ -23,6 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/bug.h"
+
 enum { EXIT_LOST = 1, CHILDREN_READ = 4096 };
 
 struct guard {
@@ -93,10 +95,11 @@ _Noreturn static void clear_away(const struct guard *guard, bool report)
 {
     struct qn_zygote_packet packet = {
         .kind = QN_ZYGOTE_ENDED, .pid = guard->pid, .status = SIGKILL};
-    (void)kill(-guard->pid, SIGKILL);
+    bool stays = QN_BUG(GROUP_STAYS);
+    (void)kill(stays ? guard->pid : -guard->pid, SIGKILL);
     (void)kill(guard->pid, SIGKILL); /* it may have joined another group */
     (void)wait4(guard->pid, &packet.status, 0, &packet.usage);
-    int left = kill_orphans(guard, false);
+    int left = stays ? 0 : kill_orphans(guard, false);
     if (report) {
         send_packet(guard, &packet, -1);
     }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "task/limits.h"
@@ -276,6 +277,7 @@ void qn_estate_put_run(struct qn_writer *writer, const struct quern_run *run)
     struct field fields[FIELDS];
     struct qn_leased leased = *run->leased;
     const struct qn_task *task = &leased.task;
+    leased.token = QN_BUG(TOKEN_NOT_HANDED_OVER) ? 0 : leased.token;
     put_fields(writer, fields, list_lease(&leased, fields));
     qn_bytes_put_text(writer, task->id);
     qn_bytes_put_text(writer, task->queue);

@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/number.h"
@@ -276,6 +277,7 @@ static void judge_crash(const struct qn_verdict_rules *rules, const struct quern
                         struct qn_verdict *verdict)
 {
     int32_t policy = run->entry != NULL ? run->entry->options.on_crash : QUERN_ON_CRASH_REQUEUE;
+    policy = QN_BUG(ON_CRASH_IGNORED) ? QUERN_ON_CRASH_REQUEUE : policy;
     switch ((quern_on_crash)policy) {
     case QUERN_ON_CRASH_REQUEUE:
         return;

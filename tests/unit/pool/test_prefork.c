@@ -147,14 +147,13 @@ static void an_item_in_a_window_can_be_taken_back_until_it_starts(void **state)
         lib_prefork_submit(&pool, &others[i], "eother");
     }
     assert_false(qn_prefork_take_back(pool.prefork, &first.item));
-    int64_t until = test_now_ms() + TEST_PATIENCE_MS;
-    while (!qn_prefork_take_back(pool.prefork, &others[1].item)) { /* it is on its way */
-        assert_true(test_now_ms() < until);
-    }
+    lib_prefork_wait_encoded(&pool, &others[2]); /* the one before it has been sent */
+    assert_true(qn_prefork_take_back(pool.prefork, &others[1].item));
     assert_true(qn_prefork_take_back(pool.prefork, &others[4].item)); /* it waits in the pool */
     assert_false(qn_prefork_take_back(pool.prefork, &others[4].item));
     open_fifo(text);
     assert_true(lib_prefork_wait(&pool, &others[0]));
+    assert_true(lib_prefork_wait(&pool, &others[2])); /* in the same child */
     assert_true(lib_prefork_wait(&pool, &others[3]));
     assert_int_equal(others[1].results + others[1].deaths + others[1].begun, 0);
     lib_prefork_submit(&pool, &others[1], "eagain");
@@ -295,6 +294,16 @@ static void large_bodies_go_both_ways(void **state)
     qn_free(bytes);
 }
 
+/* Short ones that do the same. */
+static void submit_all(struct lib_prefork *pool, struct lib_prefork_item *items, size_t count,
+                       const char *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (struct lib_prefork_item){.item = {.is_short = true}};
+        lib_prefork_submit(pool, &items[i], text);
+    }
+}
+
 static void a_child_is_replaced_after_its_runs(void **state)
 {
     (void)state;
@@ -305,10 +314,7 @@ static void a_child_is_replaced_after_its_runs(void **state)
     pool.options.window = 4;
     pool.options.child_runs_max = 10;
     lib_prefork_start(&pool, NULL);
-    for (size_t i = 0; i < TEST_COUNT(items); i++) {
-        items[i] = (struct lib_prefork_item){.item = {.is_short = true}};
-        lib_prefork_submit(&pool, &items[i], "p");
-    }
+    submit_all(&pool, items, TEST_COUNT(items), "p");
     for (size_t i = 0; i < TEST_COUNT(items); i++) {
         assert_true(lib_prefork_wait(&pool, &items[i]));
         bool changed = i > 0 && strcmp(items[i].result, items[i - 1].result) != 0;
@@ -329,10 +335,7 @@ static void a_child_that_has_grown_is_replaced(void **state)
     pool.options.window = 4;
     pool.options.child_rss_max = 1;
     lib_prefork_start(&pool, NULL);
-    for (size_t i = 0; i < TEST_COUNT(items); i++) {
-        items[i] = (struct lib_prefork_item){.item = {.is_short = true}};
-        lib_prefork_submit(&pool, &items[i], "p");
-    }
+    submit_all(&pool, items, TEST_COUNT(items), "p");
     for (size_t i = 0; i < TEST_COUNT(items); i++) {
         assert_true(lib_prefork_wait(&pool, &items[i]));
         assert_true(i == 0 || strcmp(items[i].result, items[i - 1].result) != 0);
@@ -458,10 +461,7 @@ static void freeing_gives_back_all_items(void **state)
     pool.options.size = 2;
     pool.options.window = 4;
     lib_prefork_start(&pool, NULL);
-    for (size_t i = 0; i < TEST_COUNT(items); i++) {
-        items[i] = (struct lib_prefork_item){.item = {.is_short = true}};
-        lib_prefork_submit(&pool, &items[i], "c");
-    }
+    submit_all(&pool, items, TEST_COUNT(items), "c");
     lib_prefork_wait_frame(&pool, &items[0]);
     lib_prefork_stop(&pool);
     int started = 0;

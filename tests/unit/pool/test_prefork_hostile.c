@@ -241,10 +241,6 @@ static void a_page_cannot_be_resized(void **state)
     assert_int_not_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
     struct qn_page *theirs = qn_page_map(fd);
     assert_non_null(theirs);
-    qn_page_queue(page, 2, 5);
-    assert_false(qn_page_start(theirs, 2, 4));
-    assert_true(qn_page_start(theirs, 2, 5));
-    assert_false(qn_page_take(page, 2, 5));
     assert_int_equal(qn_page_cancelled(theirs, 2, 5), 0);
     qn_page_cancel(page, 2, 5, 9);
     assert_int_equal(qn_page_cancelled(theirs, 2, 5), 9);
@@ -256,6 +252,28 @@ static void a_page_cannot_be_resized(void **state)
     qn_page_copy_text(page, QN_ROOM_OF(text));
     assert_int_equal(strncmp(text, "\xef\xbf\xbd\xef\xbf\xbd", 6), 0);
     qn_page_free(theirs);
+    qn_page_free(page);
+    (void)close(fd);
+}
+
+static void an_item_is_started_or_taken_back_never_both(void **state)
+{
+    (void)state;
+    struct qn_page *page = NULL;
+    int fd = -1;
+    quern_error error = {0};
+    assert_ok(qn_page_new(&page, &fd, &error), error);
+    assert_false(qn_page_start(page, 2, 5));
+    qn_page_queue(page, 2, 5);
+    assert_false(qn_page_start(page, 2, 4));
+    assert_true(qn_page_is_queued(page, 2, 5));
+    assert_true(qn_page_start(page, 2, 5));
+    assert_false(qn_page_take(page, 2, 5));
+    assert_true(qn_page_is_started(page, 2, 5));
+    qn_page_queue(page, 2, 6);
+    assert_true(qn_page_take(page, 2, 6));
+    assert_false(qn_page_start(page, 2, 6));
+    assert_false(qn_page_is_started(page, 2, 6));
     qn_page_free(page);
     (void)close(fd);
 }
@@ -280,6 +298,7 @@ static void a_reader_needs_no_more_memory_than_has_arrived(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_page_cannot_be_resized),
+    cmocka_unit_test(an_item_is_started_or_taken_back_never_both),
     cmocka_unit_test(a_reader_needs_no_more_memory_than_has_arrived),
     cmocka_unit_test(each_broken_rule_costs_one_item),
     cmocka_unit_test(a_second_result_is_no_result_of_the_next_item),

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/inside/children.h"
 #include "pool/prefork/inside/oom.h"
@@ -72,8 +73,9 @@ static void call_died(struct qn_prefork_child *child, bool started,
 {
     struct qn_prefork *prefork = child->prefork;
     while (child->count > 0) {
-        struct qn_prefork_item *item = child->window[0];
-        qn_window_remove(child, 0);
+        uint32_t place = QN_BUG(NEIGHBOUR_CHARGED) ? child->count - 1 : 0;
+        struct qn_prefork_item *item = child->window[place];
+        qn_window_remove(child, place);
         (void)pthread_mutex_unlock(&prefork->mutex);
         prefork->ops.died(item, started, death, prefork->user);
         (void)pthread_mutex_lock(&prefork->mutex);
