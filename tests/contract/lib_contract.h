@@ -120,6 +120,16 @@ void contract_put(struct contract *c, const char *queue, const char *id);
 /* count tasks "PREFIX0000", "PREFIX0001", ... in a few batches. */
 void contract_put_many(struct contract *c, const char *queue, const char *prefix, size_t count);
 
+/* --- Limits ------------------------------------------------------------------------- */
+
+/* Skips the test where the broker has none. */
+void contract_need_limits(const struct contract *c);
+/* text as qn_limit_parse reads it. */
+quern_status contract_try_limit(struct contract *c, const char *queue, quern_limit_scope scope,
+                                const char *name, const char *text);
+void contract_limit(struct contract *c, const char *queue, quern_limit_scope scope,
+                    const char *name, const char *text);
+
 /* --- Running ------------------------------------------------------------------------ */
 
 /* Leases up to `room` tasks of one queue, all of them started, suspects included. */

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/memory/arena.h"
+#include "broker/limit/limit.h"
+#include "task/limit.h"
 #include "task/task.h"
 
 static struct qn_stamp next_stamp(struct contract *c)
@@ -284,4 +286,35 @@ void contract_expire(struct contract *c, const char *queue)
 {
     contract_advance(c, CONTRACT_LEASE_MS + 1);
     assert_true(contract_recover(c, queue) > 0);
+}
+
+/* --- Limits ------------------------------------------------------------------------- */
+
+void contract_need_limits(const struct contract *c)
+{
+    if (!qn_broker_has_limits(c->broker)) {
+        print_message("skipped: this broker has no limits\n");
+        skip();
+    }
+}
+
+quern_status contract_try_limit(struct contract *c, const char *queue, quern_limit_scope scope,
+                                const char *name, const char *text)
+{
+    struct qn_limit parsed;
+    quern_error err = {0};
+    assert_ok(qn_limit_parse(text, &parsed, &err), err);
+    const quern_limit limit = {.queue = queue,
+                               .scope = (int32_t)scope,
+                               .name = name,
+                               .count = parsed.count,
+                               .period_ms = parsed.period_ms,
+                               .burst = parsed.burst};
+    return qn_broker_set_limit(c->broker, &limit, &err);
+}
+
+void contract_limit(struct contract *c, const char *queue, quern_limit_scope scope,
+                    const char *name, const char *text)
+{
+    assert_int_equal(contract_try_limit(c, queue, scope, name, text), QUERN_OK);
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "broker/limit/limit.h"
-#include "task/limit.h"
 
 #define HUGE ((size_t)32 << 20)
 
@@ -210,21 +209,6 @@ static void full_queue_takes_the_task(struct contract *c)
     assert_healthy(c);
 }
 
-static void limit_other(struct contract *c, quern_limit_scope scope, const char *name,
-                        const char *text)
-{
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = "other",
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
-}
-
 /* Moves two tasks over; of the two the limit of that queue lets one run at a time. */
 static void run_one_by_one(struct contract *c, const char *key)
 {
@@ -244,32 +228,23 @@ static void run_one_by_one(struct contract *c, const char *key)
 
 static void limit_of_a_key_counts_for_tasks_that_come_over(struct contract *c)
 {
-    if (!qn_broker_has_limits(c->broker)) {
-        skip();
-    }
-    limit_other(c, QUERN_LIMIT_KEY, "acme", "1");
+    contract_need_limits(c);
+    contract_limit(c, "other", QUERN_LIMIT_KEY, "acme", "1");
     run_one_by_one(c, "acme");
 }
 
 static void limit_of_a_type_counts_for_tasks_that_come_over(struct contract *c)
 {
-    if (!qn_broker_has_limits(c->broker)) {
-        skip();
-    }
-    limit_other(c, QUERN_LIMIT_TYPE, "t", "1");
+    contract_need_limits(c);
+    contract_limit(c, "other", QUERN_LIMIT_TYPE, "t", "1");
     run_one_by_one(c, NULL);
 }
 
 /* The run takes its place in the limit of the queue that it leaves with it. */
 static void limit_of_the_old_queue_is_free_again(struct contract *c)
 {
-    quern_error err = {0};
-    if (!qn_broker_has_limits(c->broker)) {
-        skip();
-    }
-    const quern_limit limit = {
-        .queue = "default", .scope = QUERN_LIMIT_KEY, .name = "acme", .count = 1};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
+    contract_need_limits(c);
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "acme", "1");
     struct qn_leased *runs[2];
     for (int i = 0; i < 2; i++) {
         contract_enqueue(c,
@@ -285,9 +260,7 @@ static void limit_of_the_old_queue_is_free_again(struct contract *c)
 static void key_of_a_task_that_comes_over_has_its_turn(struct contract *c)
 {
     struct qn_leased *runs[8];
-    if (!qn_broker_has_limits(c->broker)) {
-        skip();
-    }
+    contract_need_limits(c);
     move_over(c, &(quern_task){.type = "t", .id = "mine", .limit_key = "acme"});
     for (int i = 0; i < 8; i++) {
         char id[16];

@@ -4,29 +4,12 @@
 
 #include <string.h>
 
-#include "task/limit.h"
-
 /* Shorter than QN_SAFETY_NET_MS, which would find the work without any wake-up. */
 #define BRIEFLY_MS 400
 
-quern_status all_try_set(struct contract *c, const char *queue, quern_limit_scope scope,
-                         const char *name, const char *text)
-{
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = queue,
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    return qn_broker_set_limit(c->broker, &limit, &err);
-}
-
 void all_set(struct contract *c, quern_limit_scope scope, const char *name, const char *text)
 {
-    assert_int_equal(all_try_set(c, QUERN_ALL_QUEUES, scope, name, text), QUERN_OK);
+    assert_int_equal(contract_try_limit(c, QUERN_ALL_QUEUES, scope, name, text), QUERN_OK);
 }
 
 quern_status all_remove(struct contract *c, quern_limit_scope scope, const char *name)

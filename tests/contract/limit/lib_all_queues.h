@@ -6,9 +6,6 @@
 #include "broker/limit/limit.h"
 #include "lib_contract.h"
 
-/* text as qn_limit_parse reads it. */
-quern_status all_try_set(struct contract *c, const char *queue, quern_limit_scope scope,
-                         const char *name, const char *text);
 /* Of all queues. */
 void all_set(struct contract *c, quern_limit_scope scope, const char *name, const char *text);
 quern_status all_remove(struct contract *c, quern_limit_scope scope, const char *name);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "broker/limit/limit.h"
-#include "task/limit.h"
 
 #define QUEUE "default"
 #define RUNS_MAX 1024
@@ -16,9 +15,7 @@ static size_t held_count;
 void limits_begin(struct contract *c)
 {
     held_count = 0;
-    if (!qn_broker_has_limits(c->broker)) {
-        skip();
-    }
+    contract_need_limits(c);
 }
 
 void limits_finish(void)
@@ -31,16 +28,7 @@ void limits_finish(void)
 
 void limits_set(struct contract *c, quern_limit_scope scope, const char *name, const char *text)
 {
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = QUEUE,
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
+    contract_limit(c, QUEUE, scope, name, text);
 }
 
 void limits_remove(struct contract *c, quern_limit_scope scope, const char *name)

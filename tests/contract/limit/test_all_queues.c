@@ -61,7 +61,7 @@ static void limit_of_a_queue_holds_beside_that_of_all(struct contract *c)
 {
     struct qn_leased *runs[8];
     all_set(c, QUERN_LIMIT_QUEUE, "", "3");
-    assert_int_equal(all_try_set(c, "default", QUERN_LIMIT_QUEUE, "", "2"), QUERN_OK);
+    assert_int_equal(contract_try_limit(c, "default", QUERN_LIMIT_QUEUE, "", "2"), QUERN_OK);
     contract_put_many(c, "default", "d", 4);
     contract_put_many(c, "other", "o", 4);
     assert_int_equal(all_lease(c, "default", runs, "d0000 d0001"), 2);

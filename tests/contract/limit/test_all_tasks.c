@@ -94,7 +94,7 @@ static void limit_of_a_type_holds_beside_that_of_its_queue(struct contract *c)
 {
     struct qn_leased *runs[8];
     all_set(c, QUERN_LIMIT_TYPE, "t", "3");
-    assert_int_equal(all_try_set(c, "default", QUERN_LIMIT_TYPE, "t", "1"), QUERN_OK);
+    assert_int_equal(contract_try_limit(c, "default", QUERN_LIMIT_TYPE, "t", "1"), QUERN_OK);
     contract_put_many(c, "default", "d", 3);
     contract_put_many(c, "other", "o", 3);
     assert_int_equal(all_lease(c, "default", runs, "d0000"), 1);

@@ -12,23 +12,10 @@
 /* Shorter than QN_SAFETY_NET_MS, which would find the work without any wake-up. */
 #define BRIEFLY_MS 400
 
-/* A broker that has no limits skips the test. */
 static void set_limit(struct contract *c, const char *text)
 {
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = QUEUE,
-                               .scope = QUERN_LIMIT_QUEUE,
-                               .name = "",
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    quern_status status = qn_broker_set_limit(c->broker, &limit, &err);
-    if (status == QUERN_E_UNSUPPORTED) {
-        skip();
-    }
-    assert_ok(status, err);
+    contract_need_limits(c);
+    contract_limit(c, QUEUE, QUERN_LIMIT_QUEUE, "", text);
 }
 
 static quern_status remove_limits(struct contract *c)

@@ -17,21 +17,6 @@ static struct test_redis *server(void)
     return test_store_server();
 }
 
-static void set_limit(struct contract *c, quern_limit_scope scope, const char *name,
-                      const char *text)
-{
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = "default",
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
-}
-
 static void remove_limit(struct contract *c, quern_limit_scope scope, const char *name)
 {
     const struct qn_limit_owner owner = {.queue = "default", .scope = scope, .name = name};
@@ -62,7 +47,7 @@ static size_t run_all(struct contract *c)
 /* "a" runs and has the only place of its key; "b", "c" and "d" wait for it. */
 static struct qn_leased *fill_key(struct contract *c)
 {
-    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1");
     put(c, "a", "k");
     put(c, "b", "k");
     put(c, "c", "k");
@@ -202,18 +187,18 @@ static long long scripts_run(void)
 static void late_success_finds_its_task_in_a_lane(struct contract *c)
 {
     contract_heartbeat(c->broker, CONTRACT_WORKER);
-    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1");
     put(c, "a", "k");
     put(c, "b", "k");
     struct qn_leased *run = contract_fetch(c, "default");
     assert_string_equal(run->task.id, "a");
     contract_expire(c, "default");
-    set_limit(c, QUERN_LIMIT_KEY, "k", "0");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "0");
     assert_null(contract_take(c, "default"));
     assert_string_equal(test_redis_do(server(), "HGET " Q "t:a state"), "scheduled");
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
     assert_int_equal(contract_state(c, "default", "a"), 0);
-    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1");
     qn_leased_free(contract_take_id(c, "default", "b"));
 }
 
@@ -221,7 +206,7 @@ static void late_success_finds_its_task_in_a_lane(struct contract *c)
  * lease puts by many of them. */
 static void late_tasks_take_no_place_of_their_limit(struct contract *c)
 {
-    set_limit(c, QUERN_LIMIT_KEY, "k", "1");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1");
     for (int i = 0; i < 100; i++) {
         contract_enqueue(c, &(quern_task){.type = "t", .limit_key = "k", .start_within_ms = 1000});
     }
@@ -299,7 +284,7 @@ static void new_limit_sorts_what_waits_in_bounded_leases(struct contract *c)
     int leases = 0;
     put_very_many(c);
     contract_enqueue(c, &(quern_task){.type = "quick", .id = "last"});
-    set_limit(c, QUERN_LIMIT_TYPE, "t", "1");
+    contract_limit(c, "default", QUERN_LIMIT_TYPE, "t", "1");
     assert_int_equal(contract_lease(c, "default", 1, runs), 1);
     assert_string_equal(runs[0]->task.id, "a0000");
     assert_true(test_redis_count(server(), "ZCARD " Q "scheduled") <= 511 + 64);
@@ -344,9 +329,9 @@ static void queue_that_is_made_again_starts_clean(struct contract *c)
 {
     quern_error err = {0};
     for (int i = 0; i < 2; i++) {
-        set_limit(c, QUERN_LIMIT_TYPE, "t", "1/1h");
-        set_limit(c, QUERN_LIMIT_KEY, "*", "1/1h");
-        set_limit(c, QUERN_LIMIT_KEY, "other", "1/1h");
+        contract_limit(c, "default", QUERN_LIMIT_TYPE, "t", "1/1h");
+        contract_limit(c, "default", QUERN_LIMIT_KEY, "*", "1/1h");
+        contract_limit(c, "default", QUERN_LIMIT_KEY, "other", "1/1h");
         contract_enqueue(c, &(quern_task){.type = "u", .id = "x", .limit_key = "other"});
         put(c, "a", "k");
         put(c, "b", "k");
@@ -398,7 +383,7 @@ static void tasks_that_all_wait_are_no_work_for_a_sleeping_worker(struct contrac
     (void)contract_finish(c, contract_take_id(c, "default", "x"), QN_DONE);
     assert_null(contract_take(c, "default"));
     assert_false(arm(c));
-    set_limit(c, QUERN_LIMIT_KEY, "k", "2");
+    contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "2");
     assert_true(arm(c));
     (void)contract_finish(c, run, QN_DONE);
 }

@@ -16,21 +16,6 @@ static struct test_redis *server(void)
     return test_store_server();
 }
 
-static void set_limit(struct contract *c, quern_limit_scope scope, const char *name,
-                      const char *text)
-{
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = "default",
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
-}
-
 /* '#' stands for a number of 400 digits, and '@' for the byte 31. */
 static const char *const commands[] = {
     "ZADD " Q "quern:limit:runs -5 \1",
@@ -119,9 +104,9 @@ static void garbage_costs_its_limit_or_one_turn(struct contract *c)
         bool of_other = false;
         size_t sum = 0;
         test_redis_empty(server());
-        set_limit(c, QUERN_LIMIT_KEY, "k", "1");
-        set_limit(c, QUERN_LIMIT_KEY, "k", "1000/1m");
-        set_limit(c, QUERN_LIMIT_TYPE, "t", "1000/1m burst 5");
+        contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1");
+        contract_limit(c, "default", QUERN_LIMIT_KEY, "k", "1000/1m");
+        contract_limit(c, "default", QUERN_LIMIT_TYPE, "t", "1000/1m burst 5");
         put(c, "default", "a", "k");
         put(c, "default", "b", "k");
         put(c, "default", "c", "k");

@@ -7,7 +7,6 @@
 
 #include "broker/limit/limit.h"
 #include "lib_store.h"
-#include "task/limit.h"
 
 #define Q "asynq:{default}:"
 #define SET Q "quern:limit:set"
@@ -18,24 +17,9 @@ static struct test_redis *server(void)
     return test_store_server();
 }
 
-static quern_status try_set(struct contract *c, quern_limit_scope scope, const char *name,
-                            const char *text)
-{
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = "default",
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    return qn_broker_set_limit(c->broker, &limit, &err);
-}
-
 static void set_limit(struct contract *c, const char *text)
 {
-    assert_int_equal(try_set(c, QUERN_LIMIT_QUEUE, "", text), QUERN_OK);
+    contract_limit(c, "default", QUERN_LIMIT_QUEUE, "", text);
 }
 
 /* How many may start now; they are done at once. */

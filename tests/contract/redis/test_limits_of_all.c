@@ -7,7 +7,6 @@
 
 #include "broker/limit/limit.h"
 #include "lib_store.h"
-#include "task/limit.h"
 
 #define Q "asynq:{default}:"
 #define OTHER "asynq:{other}:"
@@ -20,16 +19,7 @@ static struct test_redis *server(void)
 
 static void set(struct contract *c, quern_limit_scope scope, const char *name, const char *text)
 {
-    struct qn_limit parsed;
-    quern_error err = {0};
-    assert_ok(qn_limit_parse(text, &parsed, &err), err);
-    const quern_limit limit = {.queue = QUERN_ALL_QUEUES,
-                               .scope = (int32_t)scope,
-                               .name = name,
-                               .count = parsed.count,
-                               .period_ms = parsed.period_ms,
-                               .burst = parsed.burst};
-    assert_ok(qn_broker_set_limit(c->broker, &limit, &err), err);
+    contract_limit(c, QUERN_ALL_QUEUES, scope, name, text);
 }
 
 static void unset(struct contract *c, quern_limit_scope scope, const char *name)

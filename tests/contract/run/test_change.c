@@ -27,6 +27,12 @@ static enum qn_applied end_with(struct contract *c, struct qn_leased *run,
     return applied;
 }
 
+/* The run of "a", which fails. */
+static enum qn_applied fail_with(struct contract *c, const struct qn_task_change *change)
+{
+    return end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, change);
+}
+
 /* The next run of the task after that minute. */
 static struct qn_leased *take_later(struct contract *c, const char *queue, const char *id)
 {
@@ -60,8 +66,7 @@ static void next_run_has_the_payload_that_a_retry_left(struct contract *c)
                                       .timeout_ms = 1500,
                                       .headers = &(quern_header){"k", "v"},
                                       .header_count = 1});
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_RETRY);
     assert_int_equal(view.at_ms, CONTRACT_NOW_MS + 60000);
@@ -180,8 +185,7 @@ static void spent_task_is_archived_with_its_checkpoint(struct contract *c)
     struct qn_task_change change = payload_of("row 9");
     change.queue = "other";
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retry_max = QUERN_RETRY_NEVER});
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_ARCHIVED);
+    assert_int_equal(fail_with(c, &change), QN_ARCHIVED);
     struct contract_view view = contract_inspect(c, "default", "a");
     assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
     assert_int_equal(view.payload_size, 5);
@@ -245,8 +249,7 @@ static void task_goes_to_another_queue_whole(struct contract *c)
                                       .timeout_ms = 1500,
                                       .retention_ms = 5000});
     contract_advance(c, 123);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     assert_int_equal(contract_state(c, "default", "a"), 0);
     assert_nothing_left(c, "default");
     contract_assert_counted(c, "default", 1, 1);
@@ -376,8 +379,7 @@ static void changed_payload_keeps_the_lock(struct contract *c)
 {
     const struct qn_task_change change = payload_of("q");
     assert_int_equal(try_unique(c, "default", "a"), QUERN_OK);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     assert_int_equal(try_unique(c, "default", "b"), QUERN_E_DUPLICATE);
     contract_finish(c, take_later(c, "default", "a"), QN_DONE);
     assert_int_equal(try_unique(c, "default", "b"), QUERN_OK);
@@ -387,8 +389,7 @@ static void lock_goes_with_its_task(struct contract *c)
 {
     const struct qn_task_change change = {.queue = "other"};
     assert_int_equal(try_unique(c, "default", "a"), QUERN_OK);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     assert_int_equal(try_unique(c, "other", "b"), QUERN_E_DUPLICATE);
     assert_int_equal(try_unique(c, "default", "b"), QUERN_OK);
     contract_finish(c, take_later(c, "other", "a"), QN_DONE);
@@ -400,8 +401,7 @@ static void lock_of_another_task_keeps_it_in_its_queue(struct contract *c)
     const struct qn_task_change change = {.queue = "other"};
     assert_int_equal(try_unique(c, "default", "a"), QUERN_OK);
     assert_int_equal(try_unique(c, "other", "b"), QUERN_OK);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_UNMOVED);
+    assert_int_equal(fail_with(c, &change), QN_UNMOVED);
     assert_int_equal(contract_state(c, "default", "a"), QUERN_TASK_RETRY);
     assert_int_equal(try_unique(c, "default", "c"), QUERN_E_DUPLICATE);
     contract_finish(c, contract_take_id(c, "other", "b"), QN_DONE);
@@ -417,8 +417,7 @@ static void lock_that_ended_at_the_start_is_not_taken_along(struct contract *c)
     second.unique_until = QUERN_UNIQUE_UNTIL_STARTED;
     contract_enqueue(c, &first);
     contract_enqueue(c, &second);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     assert_int_equal(contract_state(c, "other", "a"), QUERN_TASK_RETRY);
     second.id = "c";
     assert_int_equal(contract_try(c, &second), QUERN_E_DUPLICATE); /* of b */
@@ -430,8 +429,7 @@ static void lock_for_a_time_stays_in_its_queue(struct contract *c)
     quern_task task = unique_task("default", "a");
     task.unique_until = QUERN_UNIQUE_UNTIL_EXPIRED;
     contract_enqueue(c, &task);
-    assert_int_equal(end_with(c, contract_take_id(c, "default", "a"), QN_RETRY, &change),
-                     QN_APPLIED);
+    assert_int_equal(fail_with(c, &change), QN_APPLIED);
     task.id = "b";
     assert_int_equal(contract_try(c, &task), QUERN_E_DUPLICATE);
     contract_finish(c, take_later(c, "other", "a"), QN_DONE);

@@ -258,6 +258,17 @@ void rig_wait_state(struct rig *rig, const char *id, int state)
     }
 }
 
+void rig_wait_result(struct rig *rig, const char *id, const char *result)
+{
+    size_t size = 0;
+    rig_wait_state(rig, id, QUERN_TASK_COMPLETED);
+    quern_task_info *info = rig_inspect(rig, id);
+    const void *data = quern_task_info_result(info, &size);
+    assert_int_equal(size, strlen(result));
+    assert_memory_equal(data, result, size);
+    quern_task_info_free(info);
+}
+
 static bool has_starts(void *user)
 {
     const struct question *question = user;

@@ -117,6 +117,8 @@ quern_status rig_join(struct rig_worker *worker);
 int rig_state(struct rig *rig, const char *id);
 /* The info of a task; the caller frees it. Fails the test when there is none. */
 quern_task_info *rig_inspect(struct rig *rig, const char *id);
+/* Waits until the task is completed, and compares its result. */
+void rig_wait_result(struct rig *rig, const char *id, const char *result);
 quern_queue_info rig_queue(struct rig *rig, const char *queue);
 void rig_wait_state(struct rig *rig, const char *id, int state);
 void rig_wait_starts(struct rig *rig, size_t count);
