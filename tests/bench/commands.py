@@ -8,6 +8,7 @@ second, of the CPU of all processes per command, and the largest resident memory
 import os
 import pathlib
 import resource
+import select
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import time
 
 TASKS = int(os.environ.get("TASKS", "1000"))
 TURNS = int(os.environ.get("TURNS", "5"))
+LOOK_S = 0.05  # between two looks at the memory
 
 
 def cpu_s():
@@ -39,10 +41,14 @@ def measure(program, concurrency):
         memory, used, began = 0, cpu_s(), time.monotonic()
         worker = subprocess.Popen([program, "work", "--drain", "--quiet", "--exec", "t=/bin/true",
                                    "--concurrency", str(concurrency)], env=env)
-        while worker.poll() is None:
+        end = os.pidfd_open(worker.pid)
+        while not select.select([end], [], [], LOOK_S)[0]:
             memory = peak_kib(worker.pid, memory)
-            time.sleep(0.05)
-        return TASKS / (time.monotonic() - began), 1000 * (cpu_s() - used) / TASKS, memory
+        took_s = time.monotonic() - began
+        os.close(end)
+        if worker.wait() != 0:
+            sys.exit(f"{program} ended with {worker.returncode}")
+        return TASKS / took_s, 1000 * (cpu_s() - used) / TASKS, memory
 
 
 def main():

@@ -121,7 +121,7 @@ class HoldTest(CliTest):
     def check_ended_once(self, ids):
         for task_id in ids:
             task = self.wait_state(task_id, "completed")
-            self.assertEqual(task["cause"], None, task)
+            self.assert_ran_once(task)
             self.assertEqual(task["retry_count"] + task["crash_count"], 0, task)
             self.assertEqual(self.ok("task", "inspect", task_id, "--result"), task_id)
         self.assertEqual(sorted(self.notes("started")), sorted(ids))

@@ -45,7 +45,7 @@ class AggregateTest(CliTest):
 
     def test_worker_without_exec_aggregates_and_takes_no_tasks(self):
         other = self.enqueue("other")
-        self.enqueue("note", "1", "--group", "g", "--delay", "1s")
+        self.enqueue("note", "1", "--group", "g", "--delay", "1h")
         self.put("g", "2")
         result = self.quern("work", "--aggregate", "g=cat", "--group-max-size", "1", "--until-idle")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -88,7 +88,7 @@ class SchedulersTest(InteropTest):
         scheduler = self.quern_scheduler()
         self.until(self.entries, "Go lists an entry")
         [key] = self.redis.do("KEYS", "asynq:schedulers:*")
-        self.assertIn(self.redis.do("TTL", key), (19, 20))
+        self.assertIn(self.redis.do("TTL", key), range(10, 21))  # the machine may be busy
         self.assertEqual(self.redis.do("ZRANGE", "asynq:schedulers", 0, -1), [key])
         self.stop(scheduler)
         self.assertEqual(self.redis.do("KEYS", "asynq:schedulers*"), [])

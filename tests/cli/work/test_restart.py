@@ -33,12 +33,12 @@ class RestartTest(HoldTest):
 
     def test_leases_outlive_it(self):
         """The new program extends them, with the tokens of the old one."""
-        worker = self.work("--lease", "2s")
-        other = self.start("work", "--exec", "other=true", "--lease", "2s", "--concurrency", "1")
+        worker = self.work("--lease", "6s")
+        other = self.start("work", "--exec", "other=true", "--lease", "6s", "--concurrency", "1")
         self.hold("a", "b")
         self.restart(worker)
-        self.enqueue("quick", "--id", "late", "--in", "3s")
-        self.until(lambda: "late" in self.notes("ran"), "a lease and a half have passed")
+        self.enqueue("quick", "--id", "late", "--in", "7s")
+        self.until(lambda: "late" in self.notes("ran"), "more than a lease has passed")
         self.write("go", "")
         self.check_ended_once(["a", "b"])
         self.assertEqual(self.stop(worker), 0)
@@ -135,9 +135,10 @@ class RestartTest(HoldTest):
 
     def test_command_that_does_not_end_calls_it_off(self):
         self.fifo("end")
-        worker = self.work("--exec", "command=read x < end", "--shutdown-timeout", "300ms")
+        worker = self.work("--exec", "command=echo x > begun; read x < end", "--shutdown-timeout",
+                           "300ms")
         self.enqueue("command", "--id", "c")
-        self.wait_state("c", "active")
+        self.until(lambda: self.read("begun") != "", "the command runs")
         self.refuse(worker, "a command or an aggregation still runs")
         self.run_quick("q")
         self.write("end", "x\n")
@@ -161,8 +162,9 @@ class RestartTest(HoldTest):
         self.assertEqual(self.stop(worker), 0)
 
     def test_worker_that_drains_is_not_restarted(self):
+        self.enqueue("hold", "go", "--id", "a")  # before: else it may find nothing to do, and end
         worker = self.start("work", "--handlers", "./handlers.so", "--until-idle")
-        self.hold("a")
+        self.until(lambda: "a" in self.notes("started"), "it runs")
         self.refuse(worker, "it ends when its work is done")
         self.write("go", "")
         self.assertEqual(self.end(worker), 0)

@@ -11,17 +11,8 @@ import subprocess
 import time
 
 import lib_cli
-from lib_cli import CliTest, PATIENCE_S, EXIT_USAGE, only
+from lib_cli import CliTest, PATIENCE_S, EXIT_USAGE, is_alive, only
 from lib_quern import FULL
-
-
-def alive(pid):
-    """Whether the process is there and is no zombie that waits for init."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 class VerdictTest(CliTest):
@@ -150,7 +141,7 @@ class VerdictTest(CliTest):
         self.assertEqual(self.state(task_id), "archived")
         for name in ("child", "shell"):
             pid = int(self.read(name))
-            self.until(lambda pid=pid: not alive(pid), f"the {name} is gone")
+            self.until(lambda pid=pid: not is_alive(pid), f"the {name} is gone")
 
     def test_json_prints_a_line_for_each_run(self):
         ids = {self.enqueue("t", str(n), "--retry", "never") for n in range(5)}
@@ -261,10 +252,10 @@ class EndTest(CliTest):
         worker = self.start("work", "--exec", "t=sh -c 'echo $$ > pid; exec sleep 1000'; true")
         self.until(lambda: self.read("pid").endswith("\n"), "the command has started")
         program = int(self.read("pid"))
-        self.assertTrue(alive(program))
+        self.assertTrue(is_alive(program))
         worker.kill()
         self.end(worker)
-        self.until(lambda: not alive(program), "the command is gone")
+        self.until(lambda: not is_alive(program), "the command is gone")
 
     def test_second_signal_ends_at_once_and_gives_the_task_back(self):
         self.fifo("never")
@@ -342,7 +333,7 @@ class EndTest(CliTest):
         task_id = self.enqueue("t")
         worker.send_signal(signal.SIGCONT)
         self.wait_state(task_id, "gone")
-        self.assertIn("worker takes tasks again", self.read(worker.log_name))
+        self.until(lambda: "worker takes tasks again" in self.read(worker.log_name), "it says so")
         self.assertEqual(self.stop(worker), 0)
 
     @only("sqlite")

