@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_prefork.c - a child process that sends anything, and writes anything to its page.
+/* fuzz_prefork.c - a child process that sends anything and writes anything to its page, and a
+ * zygote that sends anything.
  *
- * There is no process: the target is the other end of the socket. The input is a list of steps, a
- * byte each with its operands: items are submitted, the child starts some as it should, sends
- * frames that fit or nearly fit, any bytes, or overwrites its page; other threads take items back,
- * cancel and kill. However it goes, each item must end exactly once, and at most one of those that
- * a dead child leaves may have started. */
+ * There are no processes: the target is the other end of both sockets. The input is a list of
+ * steps, a byte each with its operands: items are submitted, the child starts some as it should,
+ * sends frames that fit or nearly fit, any bytes, or overwrites its page; the zygote sends packets
+ * that fit or nearly fit, with and without descriptors; other threads take items back, cancel and
+ * kill. However it goes, each item must end exactly once, and at most one of those that a dead
+ * child leaves may have started. No process is signalled: pids are larger than any. */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,10 +16,13 @@
 #include "lib_fuzz.h"
 #include "pool/prefork/inside/children.h"
 #include "pool/prefork/inside/ending.h"
+#include "pool/prefork/inside/generations.h"
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/window.h"
+#include "pool/prefork/zygote_wire.h"
 
 enum { ITEMS = 16, STEPS_MAX = 256, FRAME_MAX = 4096, CANCEL_REASON = 3 };
+enum { NO_PID = 0x40000000, CHILD_NUMBER = 1 }; /* a kernel's pids end at 2^22 */
 
 struct fuzz_item {
     struct qn_prefork_item item;
@@ -29,8 +34,11 @@ struct fuzz_item {
 static struct {
     struct qn_prefork prefork;
     struct fuzz_item items[ITEMS];
-    struct qn_prefork_child *child;
+    struct qn_prefork_child *child; /* removed when it has no page: freed only at the end */
+    struct qn_generation generation;
     int peer_fd;
+    int zygote_fd; /* its end */
+    int gone;
     int started;
     uint8_t verdicts; /* a bit for each refusal by an op */
 } world;
@@ -99,11 +107,19 @@ static void on_died(struct qn_prefork_item *item, bool started,
     fuzz_require(memchr(death->backtrace, '\0', QN_PAGE_TEXT_SIZE + 1) != NULL);
 }
 
+static void on_gone(const char *why, void *user)
+{
+    (void)user;
+    fuzz_require(why[0] != '\0');
+    world.gone++;
+}
+
 static const struct qn_prefork_ops ops = {.begin = on_begin,
                                           .encode = on_encode,
                                           .frame = on_frame,
                                           .result = on_result,
-                                          .died = on_died};
+                                          .died = on_died,
+                                          .gone = on_gone};
 
 static void make_pool(struct fuzz_input *input)
 {
@@ -134,9 +150,28 @@ static void make_pool(struct fuzz_input *input)
     }
 }
 
-static void make_child(struct qn_generation *generation, struct qn_prefork_child *child)
+static void make_zygote(void)
+{
+    struct qn_generation *generation = &world.generation;
+    int fds[2];
+    fuzz_require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0);
+    fuzz_require(qn_zygote_take_over(fds[0], getpid(), &generation->zygote, NULL) == QUERN_OK);
+    world.zygote_fd = fds[1];
+    qn_list_append(&world.prefork.generations, &generation->node);
+}
+
+static void free_zygote(void)
+{
+    int fd = qn_zygote_socket(world.generation.zygote);
+    qn_zygote_forget(world.generation.zygote);
+    (void)close(fd);
+    (void)close(world.zygote_fd);
+}
+
+static void make_child(struct qn_prefork_child *child)
 {
     struct qn_prefork *prefork = &world.prefork;
+    struct qn_generation *generation = &world.generation;
     int fds[2];
     int page_fd = -1;
     fuzz_require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
@@ -145,7 +180,8 @@ static void make_child(struct qn_generation *generation, struct qn_prefork_child
     fuzz_require(qn_tail_init(&child->tail, -1, 0));
     child->prefork = prefork;
     child->generation = generation;
-    child->pid_fd = -1;
+    child->number = prefork->last_number = CHILD_NUMBER;
+    child->pid_fd = child->page_fd = -1;
     child->socket_fd = fds[0];
     child->ready_until_ms = child->kill_at_ms = child->end_until_ms = child->stderr_at_ms =
         QN_NEVER_MS;
@@ -223,17 +259,60 @@ static void read_peer(void)
     qn_children_flush(world.child);
 }
 
+/* A packet whose fields are right, but for those that the input changes. */
+static void send_packet(struct fuzz_input *input)
+{
+    uint8_t kind = fuzz_byte(input);
+    uint8_t change = fuzz_byte(input);
+    struct qn_zygote_packet packet = {.kind = kind % 8,
+                                      .number = CHILD_NUMBER,
+                                      .error_number = kind % 8 == QN_ZYGOTE_REFUSED ? 11 : 0,
+                                      .pid = NO_PID};
+    struct qn_zygote_fds fds = {.count = kind % 8 == QN_ZYGOTE_STARTED ? 1 : 0};
+    packet.number += (change & 0x80) != 0 ? fuzz_word(input) : 0;
+    packet.pid = (change & 0x40) != 0 ? (int32_t)fuzz_byte(input) - 128 : packet.pid;
+    packet.pid += packet.pid > 1 && packet.pid < NO_PID ? NO_PID : 0;
+    packet.status = (change & 0x20) != 0 ? (int32_t)fuzz_word(input) : 0;
+    packet.usage.ru_maxrss = (change & 0x10) != 0 ? (long)fuzz_word(input) : 0;
+    packet.error_number = (change & 8) != 0 ? (int32_t)fuzz_word(input) : packet.error_number;
+    fds.count = (change & 4) != 0 ? fuzz_byte(input) % (QN_ZYGOTE_SLOTS + 1) : fds.count;
+    size_t size = (change & 2) != 0 ? fuzz_byte(input) % sizeof packet : sizeof packet;
+    for (size_t i = 0; i < fds.count; i++) {
+        fds.items[i] = world.peer_fd; /* any descriptor is as good: it is no process */
+    }
+    (void)qn_zygote_wire_send(world.zygote_fd, (struct qn_bytes){&packet, size},
+                              fds.count > 0 ? &fds : NULL);
+}
+
+/* Of a step that does not touch the child. */
+static void let_zygote_send(struct fuzz_input *input)
+{
+    for (int count = fuzz_byte(input) % 4; count >= 0; count--) {
+        send_packet(input);
+    }
+    qn_generations_read(&world.prefork, &world.generation);
+}
+
 static void step(struct fuzz_input *input)
 {
     char text[256];
     uint8_t byte = fuzz_byte(input);
-    switch (byte % 12) {
+    if (byte % 13 == 12) {
+        let_zygote_send(input);
+    }
+    if (world.child->page == NULL) {
+        return;
+    }
+    switch (byte % 13) {
+    case 12:
+        break;
     case 0:
         submit(input);
         break;
     case 1:
         send_frame(input, QN_FRAME_READY);
-        world.child->pid = 1; /* as if the zygote had reported it; init is not signalled */
+        /* As if the zygote had reported it. */
+        world.child->pid = world.child->pid == 0 ? NO_PID : world.child->pid;
         break;
     case 2:
         start_head();
@@ -275,10 +354,12 @@ static void finish(void)
     struct qn_prefork *prefork = &world.prefork;
     (void)close(world.peer_fd);
     world.verdicts = 0;
-    qn_receive_rest(world.child);
-    world.started = 0;
-    qn_ending_finish(world.child);
-    fuzz_require(world.started <= 1);
+    if (world.child->page != NULL) {
+        qn_receive_rest(world.child);
+        qn_ending_finish(world.child);
+    }
+    fuzz_require(world.started <= 1 && world.gone <= 1);
+    fuzz_require(prefork->live == 0 && prefork->ready == 0);
     fuzz_require(qn_list_empty(&prefork->idle) && qn_list_empty(&prefork->partial));
     qn_ending_give_up(prefork, &prefork->waiting);
     for (size_t i = 0; i < ITEMS; i++) {
@@ -286,6 +367,7 @@ static void finish(void)
         fuzz_require(world.items[i].ends <= 1);
     }
     qn_children_free_removed(prefork);
+    free_zygote();
     qn_buf_finish(&prefork->encoded);
     (void)pthread_mutex_unlock(&prefork->mutex);
     (void)pthread_mutex_destroy(&prefork->mutex);
@@ -294,11 +376,11 @@ static void finish(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fuzz_input input = {.data = data, .size = size};
-    struct qn_generation generation = {0};
     struct qn_prefork_child *child = qn_alloc_zero(1, sizeof *child);
     fuzz_require(child != NULL);
     make_pool(&input);
-    make_child(&generation, child);
+    make_zygote();
+    make_child(child);
     for (int i = 0; i < STEPS_MAX && input.size > 0; i++) {
         step(&input);
     }

@@ -23,6 +23,8 @@
 #include "base/memory/list.h"
 #include "pool/thread.h"
 
+enum { EVENTS_MAX = 64 }; /* at a time: others need the mutex, too */
+
 struct qn_launcher {
     struct qn_zygote *zygote;
     pthread_t thread;
@@ -129,7 +131,7 @@ static void *read_events(void *argument)
             continue; /* interrupted, or out of kernel memory: again */
         }
         (void)pthread_mutex_lock(&launcher->mutex);
-        while (qn_zygote_next_event(launcher->zygote, &event)) {
+        for (int i = 0; i < EVENTS_MAX && qn_zygote_next_event(launcher->zygote, &event); i++) {
             take_event(launcher, &event);
             event = (struct qn_zygote_event){.pid_fd = -1};
         }

@@ -365,18 +365,23 @@ int qn_zygote_fd(const struct qn_zygote *zygote)
     return zygote->epoll_fd;
 }
 
-/* The last event; afterwards the descriptor stays silent. */
-static void end(struct qn_zygote *zygote, struct qn_zygote_event *ret_event)
+/* Afterwards the descriptor stays silent. */
+static void end(struct qn_zygote *zygote)
 {
     zygote->is_gone = true;
     (void)epoll_ctl(zygote->epoll_fd, EPOLL_CTL_DEL, zygote->socket_fd, NULL);
     (void)epoll_ctl(zygote->epoll_fd, EPOLL_CTL_DEL, zygote->pid_fd, NULL);
-    *ret_event = (struct qn_zygote_event){.kind = QN_ZYGOTE_GONE, .pid_fd = -1};
+}
+
+void qn_zygote_refuse(struct qn_zygote *zygote)
+{
+    (void)shutdown(zygote->socket_fd, SHUT_RDWR); /* what breaks the rules has to end */
+    end(zygote);
 }
 
 bool qn_zygote_next_event(struct qn_zygote *zygote, struct qn_zygote_event *ret_event)
 {
-    struct qn_zygote_packet packet;
+    struct qn_zygote_packet packet = {.pid = 0}; /* one without its descriptors may be short */
     struct qn_zygote_fds fds = {.count = 0};
     if (zygote->is_gone) {
         return false;
@@ -392,9 +397,11 @@ bool qn_zygote_next_event(struct qn_zygote *zygote, struct qn_zygote_event *ret_
     }
     if (size <= 0 ||
         !qn_zygote_wire_is_packet(&packet, (size_t)size, fds.count + (is_without_fd ? 1 : 0))) {
+        bool is_broken = size > 0 || size == -EBADMSG;
         qn_zygote_wire_close(&fds);
-        (void)shutdown(zygote->socket_fd, SHUT_RDWR); /* what breaks the rules has to end */
-        end(zygote, ret_event);
+        qn_zygote_refuse(zygote);
+        *ret_event = (struct qn_zygote_event){
+            .kind = QN_ZYGOTE_GONE, .pid_fd = -1, .error_number = is_broken ? EPROTO : 0};
         return true;
     }
     *ret_event = (struct qn_zygote_event){.kind = (enum qn_zygote_event_kind)packet.kind,

@@ -101,7 +101,8 @@ enum qn_zygote_event_kind {
     QN_ZYGOTE_REFUSED, /* error_number: no process or no memory, or it could not be executed */
     QN_ZYGOTE_ENDED,   /* status, usage; all processes of its group were killed before it was
                         * reaped */
-    QN_ZYGOTE_GONE     /* the zygote itself has ended: nothing more will come */
+    QN_ZYGOTE_GONE     /* the zygote itself has ended: nothing more will come. error_number:
+                        * EPROTO: it broke the rules, and was told to end */
 };
 
 struct qn_zygote_event {
@@ -122,5 +123,7 @@ void qn_zygote_kill(pid_t pid, int pid_fd, int signal_number);
 int qn_zygote_fd(const struct qn_zygote *zygote);
 /* False: there is none at present. After QN_ZYGOTE_GONE there is none. */
 bool qn_zygote_next_event(struct qn_zygote *zygote, struct qn_zygote_event *ret_event);
+/* An event of it cannot be true: it is told to end, as after QN_ZYGOTE_GONE. */
+void qn_zygote_refuse(struct qn_zygote *zygote);
 
 #endif

@@ -5,8 +5,9 @@
  * the item that they run. A new child is started for each that has ended, so there are never more
  * than the pool's size. An old zygote ends with its last child.
  *
- * A zygote that dies takes its children with it. If new children would come from it, the pool is
- * gone: it gives back all items, now and later. An older one costs the items of its children. */
+ * A zygote that dies takes its children with it, and so does one that reports what cannot be. If
+ * new children would come from it, the pool is gone: it gives back all items, now and later. An
+ * older one costs the items of its children. */
 #include "pool/prefork/inside/generations.h"
 
 #include <errno.h>
@@ -24,6 +25,9 @@
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/window.h"
 #include "quern/log.h"
+
+enum { EVENTS_MAX = 64 }; /* of a zygote at a time: others have their turn */
+static const char BROKEN[] = "broke the rules of its connection and was ended";
 
 static struct qn_prefork_child *child_of(struct qn_list *node)
 {
@@ -132,7 +136,8 @@ static void lose_children(struct qn_prefork *prefork, const struct qn_generation
     }
 }
 
-static void lose_generation(struct qn_prefork *prefork, struct qn_generation *generation)
+static void lose_generation(struct qn_prefork *prefork, struct qn_generation *generation,
+                            const char *how)
 {
     if (generation->gone) {
         return;
@@ -142,8 +147,8 @@ static void lose_generation(struct qn_prefork *prefork, struct qn_generation *ge
     bool is_newest = generation == qn_generations_newest(prefork) || QN_BUG(OLD_ZYGOTE_ENDS_POOL);
     if (is_newest) {
         prefork->is_gone = true;
-        (void)snprintf(prefork->gone_why, sizeof prefork->gone_why,
-                       "the zygote (process %d) has ended", (int)qn_zygote_pid(generation->zygote));
+        (void)snprintf(prefork->gone_why, sizeof prefork->gone_why, "the zygote (process %d) %s",
+                       (int)qn_zygote_pid(generation->zygote), how);
     } else if (generation->child_count > 0) {
         qn_ending_log(prefork, QUERN_LOG_WARN, "an older zygote ended, with its children",
                       qn_zygote_pid(generation->zygote), "");
@@ -188,24 +193,50 @@ static void on_refused(struct qn_prefork_child *child, const struct qn_zygote_ev
     qn_ending_failed(prefork, 0, strerrordesc_np(event->error_number));
 }
 
+/* A child is started or refused, once, and ends after it has started. One that is not there was
+ * given up meanwhile. */
+static bool can_be_true(const struct qn_prefork *prefork, const struct qn_prefork_child *child,
+                        const struct qn_zygote_event *event)
+{
+    if (child == NULL) {
+        return event->number <= prefork->last_number;
+    }
+    return child->pid == (event->kind == QN_ZYGOTE_ENDED ? event->pid : 0);
+}
+
+static void take_event(struct qn_prefork *prefork, struct qn_generation *generation,
+                       const struct qn_zygote_event *event)
+{
+    struct qn_prefork_child *child = find_child(prefork, generation, event->number);
+    if (event->kind == QN_ZYGOTE_GONE) {
+        lose_generation(prefork, generation, event->error_number != 0 ? BROKEN : "has ended");
+        return;
+    }
+    bool is_true = can_be_true(prefork, child, event);
+    if (event->pid_fd >= 0 && (child == NULL || !is_true)) {
+        (void)close(event->pid_fd);
+    }
+    if (!is_true) {
+        qn_zygote_refuse(generation->zygote);
+        lose_generation(prefork, generation, BROKEN);
+    } else if (child == NULL) {
+        return;
+    } else if (event->kind == QN_ZYGOTE_STARTED) {
+        on_started(child, event);
+    } else if (event->kind == QN_ZYGOTE_ENDED) {
+        on_ended(child, event);
+    } else {
+        on_refused(child, event);
+    }
+}
+
 void qn_generations_read(struct qn_prefork *prefork, struct qn_generation *generation)
 {
     struct qn_zygote_event event = {.pid_fd = -1};
-    while (!generation->gone && qn_zygote_next_event(generation->zygote, &event)) {
-        struct qn_prefork_child *child = find_child(prefork, generation, event.number);
-        if (event.kind == QN_ZYGOTE_GONE) {
-            lose_generation(prefork, generation);
-        } else if (child == NULL) {
-            if (event.kind == QN_ZYGOTE_STARTED && event.pid_fd >= 0) {
-                (void)close(event.pid_fd); /* it was given up meanwhile */
-            }
-        } else if (event.kind == QN_ZYGOTE_STARTED) {
-            on_started(child, &event);
-        } else if (event.kind == QN_ZYGOTE_ENDED) {
-            on_ended(child, &event);
-        } else {
-            on_refused(child, &event);
-        }
+    for (int i = 0;
+         i < EVENTS_MAX && !generation->gone && qn_zygote_next_event(generation->zygote, &event);
+         i++) {
+        take_event(prefork, generation, &event);
         event = (struct qn_zygote_event){.pid_fd = -1};
     }
 }
