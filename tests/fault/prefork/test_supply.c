@@ -148,7 +148,36 @@ static void a_worker_without_children_stops(void **state)
     rig_free(rig);
 }
 
+static void start_slowly(void *user)
+{
+    (void)user;
+    test_pause_ms(5000);
+}
+
+static void prepare_slow(struct rig *rig)
+{
+    rig->on_child_start = start_slowly;
+}
+
+/* Else a machine without CPU to spare would kill all children, again and again. */
+static void a_child_that_starts_slowly_gets_more_time_after_a_failure(void **state)
+{
+    (void)state;
+    if (!test_full()) {
+        TEST_SKIP("takes 10 s");
+    }
+    struct rig *rig = rig_new_prefork(prepare_slow);
+    struct rig_worker worker;
+    rig_put(rig, "x", "done");
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
+    rig_wait_state(rig, "x", 0);
+    assert_true(rig_logged(rig, "it was not ready in time"));
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST_ONLY_OVER("sqlite", a_child_that_starts_slowly_gets_more_time_after_a_failure),
     cmocka_unit_test(nothing_is_leased_until_a_child_lives),
     cmocka_unit_test(no_more_is_leased_than_children_live),
     cmocka_unit_test(a_worker_that_lost_its_children_waits_for_others),

@@ -88,6 +88,13 @@ static bool add_source(struct qn_prefork *prefork, int fd, struct qn_source *sou
     return epoll_ctl(prefork->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+/* On a machine without CPU to spare all children may be slow: killing them again and again would
+ * be of no use, so each one that failed gives the next more time, up to a minute. */
+static int64_t ready_within_ms(const struct qn_prefork *prefork)
+{
+    return (int64_t)READY_MS << (prefork->fail_count < 4 ? prefork->fail_count : 4);
+}
+
 static void fill(struct qn_prefork_child *child, struct qn_prefork *prefork,
                  struct qn_generation *generation)
 {
@@ -98,7 +105,7 @@ static void fill(struct qn_prefork_child *child, struct qn_prefork *prefork,
     child->stderr_source = (struct qn_source){QN_SOURCE_STDERR, child};
     child->number = ++prefork->last_number;
     child->pid_fd = -1;
-    child->ready_until_ms = now + READY_MS;
+    child->ready_until_ms = now + ready_within_ms(prefork);
     child->kill_at_ms = QN_NEVER_MS;
     child->end_until_ms = QN_NEVER_MS;
     child->stderr_at_ms = QN_NEVER_MS;
