@@ -88,6 +88,12 @@ typedef struct quern_worker_options {
     /* Of the prefork pool; it also forks commands, with any pool (NULL: this process does). For one
      * worker, and freed after it. */
     quern_zygote *zygote;
+    /* A directory of cgroup v2 with limits of its own, for a worker with a zygote: children and
+     * commands join it, the worker and its zygotes do not, so that they survive its memory.max.
+     * This user must be allowed to move processes there (delegation). The start logs which of
+     * memory, cpu and pids it cannot limit because the controller is missing. NULL: children stay
+     * in the cgroup of the worker. */
+    const char *child_cgroup;
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

@@ -39,6 +39,7 @@ struct worker_options {
     std::shared_ptr<quern::zygote> zygote{}; /* given: handlers run in its children */
     std::uint32_t child_runs_max = 0;
     std::uint64_t child_rss_max = 0;
+    std::string child_cgroup{};
     std::function<void(quern_log_level, std::string_view)> on_log{};
     std::function<void(const quern_run_report &)> on_run{};
 };
@@ -209,6 +210,7 @@ class worker
             out.zygote = options.zygote ? options.zygote->get() : nullptr;
             out.child_runs_max = options.child_runs_max;
             out.child_rss_max = options.child_rss_max;
+            out.child_cgroup = detail::text_or_null(options.child_cgroup);
             out.host = detail::text_or_null(options.host);
             out.on_log = options.on_log ? call_log : nullptr;
             out.on_run = options.on_run ? call_run : nullptr;

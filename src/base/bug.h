@@ -129,6 +129,7 @@ enum qn_bug {
     QN_BUG_STALE_RUN_CHANGES = 221,  /* a run that has lost its lease changes its task */
     QN_BUG_CPU_UNWATCHED = 270,      /* no pool ends an item that ignores SIGXCPU */
     QN_BUG_CPU_OF_LIFE = 271,        /* a child has the CPU limit of its item for all its items */
+    QN_BUG_CGROUP_IGNORED = 272,     /* children and commands stay in the cgroup of the worker */
     QN_BUG_LOCK_LEFT_BEHIND = 222,   /* a task goes to another queue without its lock */
     QN_BUG_OLD_QUEUE_KEEPS_IT = 223, /* Redis: a task that goes is still in the queue it leaves */
     QN_BUG_CHANGE_FORGOTTEN = 224,   /* Redis: a spent task is archived without its checkpoint */

@@ -20,9 +20,15 @@ quern_status qn_commands_start(struct quern_worker *worker, quern_error *err)
     if (process == NULL && worker->options.pool != QUERN_POOL_PREFORK) {
         process = qn_nursery_take(zygote);
     }
-    return process == NULL
-               ? QUERN_OK
-               : qn_launcher_new(process, qn_remote_note_gone, worker, &worker->launcher, err);
+    if (process == NULL) {
+        return QUERN_OK;
+    }
+    quern_status status =
+        qn_launcher_new(process, qn_remote_note_gone, worker, &worker->launcher, err);
+    if (status == QUERN_OK) {
+        qn_launcher_set_cgroup(worker->launcher, worker->cgroup_fd);
+    }
+    return status;
 }
 
 void qn_commands_end(struct quern_worker *worker)

@@ -63,6 +63,7 @@ struct quern_worker {
     char id[QN_ID_TEXT_SIZE];
     char owner[QN_OWNER_SIZE];
     char host[QN_NAME_SIZE_MAX + 1];
+    int cgroup_fd;        /* that children and commands join; 0: none */
     bool only_aggregates; /* it leases no tasks */
     bool is_mixed;        /* prefork, with commands: these are run by threads beside the children */
 

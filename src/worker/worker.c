@@ -25,6 +25,7 @@
 #include "worker/keeper/data_loss.h"
 #include "worker/keeper/leases.h"
 #include "worker/options.h"
+#include "worker/prefork/cgroup.h"
 #include "worker/prefork/nursery.h"
 #include "worker/prefork/remote.h"
 #include "worker/queue_check.h"
@@ -104,6 +105,7 @@ static void dismantle(struct quern_worker *worker)
     qn_hand_over_finish(worker);
     qn_pump_finish(worker);
     qn_options_finish(worker);
+    qn_cgroup_close(worker);
     qn_log_finish(&worker->log);
     finish_locks(worker);
     qn_free(worker);
@@ -129,6 +131,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
                 worker->options.user);
     if (status == QUERN_OK) {
         status = choose_mux(worker, err);
+    }
+    if (status == QUERN_OK) {
+        status = qn_cgroup_open(worker, err);
     }
     if (status != QUERN_OK) {
         goto fail;
@@ -313,6 +318,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
            QN_LOG_TEXT("queues", worker->queues_text),
            QN_LOG_NUMBER("concurrency", worker->options.concurrency));
+    qn_cgroup_log(worker);
     qn_hand_over_settle(worker);
     qn_unknown_log_served(worker);
     qn_queue_check_log(worker);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* work.c - `quern work`: a worker whose handlers are shell commands.
  *
- * Happy path: the broker is opened (and made, when it is a file), one line names the queues and the
- * durability, the worker runs until a signal or, with --drain or --until-idle, until there is
- * nothing to do; end.c then judges what has failed. Failure paths: a broker that cannot be opened
- * is reported before anything runs. Runs that do not end within the shutdown timeout are cancelled
- * and go back to their queues; a command that does not even end then leaves the exit code 1, and
- * the process without freeing what its thread still uses. */
+ * The broker is opened (and made, when it is a file), one line names the queues and the durability,
+ * the worker runs until a signal or, with --drain or --until-idle, until there is nothing to do;
+ * end.c then judges what has failed. Runs that do not end within the shutdown timeout are cancelled
+ * and go back; where a command does not even end then, what its thread uses is not freed. */
 #include <string.h>
 #include <unistd.h>
 
@@ -52,6 +50,7 @@ enum option {
     OPTION_NO_NEW_PRIVS,
     OPTION_LOOP_RUNS,
     OPTION_LOOP_START,
+    OPTION_CGROUP,
     OPTION_AGGREGATE_TYPE,
     OPTION_GROUP_GRACE,
     OPTION_GROUP_MAX_DELAY,
@@ -121,6 +120,8 @@ static const struct qn_option options[] = {
     [OPTION_PREFETCH] = {"prefetch", "N", "runs fetched beyond free slots; never: none",
                          QN_OPTION_COUNT, .min = 1, .max = QN_PREFETCH_MAX, .never = true,
                          .unlisted = true},
+    [OPTION_CGROUP] = {"cgroup", "DIR", "handlers and commands join it (cgroup v2)", QN_OPTION_TEXT,
+                       .unlisted = true},
     QN_POLICY_OPTIONS(OPTION_POLICIES),
 };
 
@@ -283,17 +284,16 @@ static void on_run(const quern_run_report *report, void *user)
     qn_work_end_note_run(work, report);
 }
 
+/* The library's zero is its default. */
+static int64_t stage_ms(const struct qn_args *args, enum option option)
+{
+    int64_t ms = qn_args_number(args, option, 0);
+    return ms == 0 && qn_args_given(args, option) ? 1 : ms;
+}
+
 static quern_worker_options worker_options(struct qn_work *work)
 {
     const struct qn_args *args = &work->cli->args;
-    int64_t shutdown_ms = qn_args_number(args, OPTION_SHUTDOWN_TIMEOUT, 0);
-    if (shutdown_ms == 0 && qn_args_given(args, OPTION_SHUTDOWN_TIMEOUT)) {
-        shutdown_ms = 1; /* the library's zero is its default */
-    }
-    int64_t soft_ms = qn_args_number(args, OPTION_SOFT_SHUTDOWN_TIMEOUT, 0);
-    if (soft_ms == 0 && qn_args_given(args, OPTION_SOFT_SHUTDOWN_TIMEOUT)) {
-        soft_ms = 1;
-    }
     return (quern_worker_options){
         .queues = work->queues,
         .queue_count = work->queue_count,
@@ -302,8 +302,9 @@ static quern_worker_options worker_options(struct qn_work *work)
         .drain = work->drain,
         .until_idle = work->until_idle,
         .host = qn_args_text(args, OPTION_HOST),
-        .shutdown_timeout_ms = shutdown_ms,
-        .soft_shutdown_timeout_ms = soft_ms,
+        .shutdown_timeout_ms = stage_ms(args, OPTION_SHUTDOWN_TIMEOUT),
+        .soft_shutdown_timeout_ms = stage_ms(args, OPTION_SOFT_SHUTDOWN_TIMEOUT),
+        .child_cgroup = qn_args_text(args, OPTION_CGROUP),
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .no_wait = work->no_wait,
@@ -349,10 +350,9 @@ static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
         (void)fflush(stdout);
         _exit(QN_EXIT_FAILURE);
     }
-    int exit_code =
-        status == QUERN_OK ? qn_work_end_judge(work, &stats) : qn_cli_fail(work->cli, &err);
+    int code = status == QUERN_OK ? qn_work_end_judge(work, &stats) : qn_cli_fail(work->cli, &err);
     quern_worker_free(worker);
-    return exit_code;
+    return code;
 }
 
 /* Before there are threads: only then a zygote can be forked. Children with handlers come from

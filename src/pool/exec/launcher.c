@@ -29,6 +29,7 @@ struct qn_launcher {
     struct qn_zygote *zygote;
     pthread_t thread;
     int stop_fd;
+    int cgroup_fd;           /* constant from the first command on; 0: none */
     pthread_mutex_t mutex;   /* guards all below, and the records */
     struct qn_list launched; /* those that have not ended */
     size_t references;
@@ -230,12 +231,24 @@ static void free_launched(struct qn_launched *launched)
     drop_reference(launcher);
 }
 
+void qn_launcher_set_cgroup(struct qn_launcher *launcher, int cgroup_fd)
+{
+    launcher->cgroup_fd = cgroup_fd;
+}
+
+int qn_launcher_cgroup(const struct qn_launcher *launcher)
+{
+    return launcher != NULL ? launcher->cgroup_fd : 0;
+}
+
 /* It is in the list before its request is sent: its end may be reported before that returns. */
 quern_status qn_launcher_start(struct qn_launcher *launcher,
                                const struct qn_zygote_command *command,
                                struct qn_launched **ret_launched, quern_error *err)
 {
     quern_error error;
+    struct qn_zygote_command own = *command;
+    own.limits.cgroup_fd = launcher->cgroup_fd;
     struct qn_launched *launched = new_launched(launcher, &error);
     if (launched == NULL) {
         return qn_error_set(err, error.code, "%s", error.text);
@@ -253,7 +266,7 @@ quern_status qn_launcher_start(struct qn_launcher *launcher,
     (void)pthread_mutex_unlock(&launcher->mutex);
     quern_status status =
         is_gone ? qn_error_set(err, QUERN_E_CLOSED, "the zygote of commands has ended")
-                : qn_zygote_start_command(launcher->zygote, launched->number, command, err);
+                : qn_zygote_start_command(launcher->zygote, launched->number, &own, err);
     if (status != QUERN_OK) {
         (void)pthread_mutex_lock(&launcher->mutex);
         if (!launched->has_ended) {

@@ -33,6 +33,12 @@ QUERN_NODISCARD quern_status qn_launcher_new(struct qn_zygote *take_zygote, qn_l
  * the last one. NULL is allowed. Not by the launcher's thread. */
 void qn_launcher_release(struct qn_launcher *launcher);
 
+/* Commands join this directory of cgroup v2, which stays the caller's; 0: none. Before the first
+ * command. */
+void qn_launcher_set_cgroup(struct qn_launcher *launcher, int cgroup_fd);
+/* NULL is allowed: 0. */
+int qn_launcher_cgroup(const struct qn_launcher *launcher);
+
 /* Does not wait until it has started. QUERN_E_CLOSED: the zygote has ended. Others: nothing runs.
  * Any thread, as all below. */
 QUERN_NODISCARD quern_status qn_launcher_start(struct qn_launcher *launcher,

@@ -163,7 +163,8 @@ quern_status qn_spawn(const struct qn_spawn_request *request, struct qn_spawned 
     struct qn_random random;
     qn_random_init(&random);
     spawned.mark = (struct qn_spawn_mark){{qn_random_next(&random), qn_random_next(&random)}};
-    spawned.oom_count = qn_oom_count(0);
+    spawned.cgroup_fd = qn_launcher_cgroup(request->launcher);
+    spawned.oom_count = qn_oom_count(spawned.cgroup_fd);
     const char **merged = merge_environment(request->environment);
     if (merged == NULL) {
         return qn_error_nomem(err);
@@ -219,7 +220,7 @@ static bool is_out_of_memory(const struct qn_spawned *spawned)
     bool is_killed = (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) ||
                      (WIFEXITED(status) && WEXITSTATUS(status) == KILLED_BY_SHELL);
     return is_killed && !spawned->was_killed && !spawned->end.is_lost &&
-           qn_oom_count(0) > spawned->oom_count;
+           qn_oom_count(spawned->cgroup_fd) > spawned->oom_count;
 }
 
 void qn_spawn_reap(struct qn_spawned *spawned)

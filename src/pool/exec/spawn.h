@@ -36,6 +36,7 @@ struct qn_spawned {
     pid_t pid;                    /* of that: its guard, see spawn_fork.h */
     struct qn_spawn_mark mark;    /* of this command alone: no output equals it by chance */
     uint64_t oom_count;
+    int cgroup_fd;   /* where it counts; 0: in our own */
     bool was_killed; /* by us */
 };
 

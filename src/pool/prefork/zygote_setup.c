@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 
 enum { EXIT_NOT_STARTED = 127, OOM_SCORE_RAISE = 800, OOM_SCORE_MAX = 1000, FD_SCAN_MAX = 65536 };
@@ -106,7 +107,7 @@ static int set_limit(int resource, uint64_t soft, uint64_t hard)
 
 static int join_cgroup(int cgroup_fd)
 {
-    if (cgroup_fd < 0) {
+    if (cgroup_fd < 0 || QN_BUG(CGROUP_IGNORED)) {
         return 0;
     }
     int fd = openat(cgroup_fd, "cgroup.procs", O_WRONLY | O_CLOEXEC);

@@ -328,6 +328,7 @@ quern_status qn_remote_start(struct quern_worker *worker,
         .frame_size_max = QN_WIRE_SIZE_MAX,
         .stderr_size_max = STDERR_SIZE_MAX,
         .kill_after_ms = QN_KILL_AFTER_MS,
+        .limits = {.cgroup_fd = worker->cgroup_fd},
         .passed_on = passed_on,
         .user = worker,
     };
