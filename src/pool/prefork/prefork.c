@@ -83,9 +83,14 @@ static int64_t check_child(struct qn_prefork_child *child, int64_t now_ms)
     if (now_ms >= child->stderr_at_ms) {
         qn_receive_stderr(child);
     }
-    int64_t look_ms = qn_cpu_watch_check(child, now_ms);
-    return earlier(earlier(earlier(child->end_until_ms, child->ready_until_ms), look_ms),
-                   earlier(child->kill_at_ms, child->stderr_at_ms));
+    if (qn_cpu_watch_is_over(child, now_ms)) {
+        child->over_cpu = true;
+        qn_window_take_all(child);
+        qn_children_kill(child, NULL);
+    }
+    int64_t first_ms = earlier(child->end_until_ms, child->ready_until_ms);
+    int64_t second_ms = earlier(child->kill_at_ms, child->stderr_at_ms);
+    return earlier(earlier(first_ms, second_ms), child->cpu_look_at_ms);
 }
 
 static void check_timers(struct qn_prefork *prefork)

@@ -11,7 +11,6 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "pool/prefork/inside/children.h"
-#include "pool/prefork/inside/window.h"
 
 enum { MS_PER_S = 1000, GRACE_MS = 1000, WAIT_MS_MIN = 20, WAIT_MS_MAX = 1000 };
 
@@ -40,19 +39,18 @@ void qn_cpu_watch_end(struct qn_prefork_child *child)
     child->cpu_look_at_ms = QN_NEVER_MS;
 }
 
-int64_t qn_cpu_watch_check(struct qn_prefork_child *child, int64_t now_ms)
+bool qn_cpu_watch_is_over(struct qn_prefork_child *child, int64_t now_ms)
 {
     if (now_ms < child->cpu_look_at_ms) {
-        return child->cpu_look_at_ms;
+        return false;
     }
     int64_t used_ms = child->is_ended || child->by_us ? -1 : qn_clock_cpu_ms(child->pid);
     qn_cpu_watch_end(child);
     if (used_ms >= child->cpu_end_ms && !QN_BUG(CPU_UNWATCHED)) {
-        child->over_cpu = true;
-        qn_window_take_all(child);
-        qn_children_kill(child, NULL);
-    } else if (used_ms >= 0) {
+        return true;
+    }
+    if (used_ms >= 0) {
         child->cpu_look_at_ms = next_look(child, used_ms, now_ms);
     }
-    return child->cpu_look_at_ms;
+    return false;
 }
