@@ -84,11 +84,11 @@ static void leave_stage(quern_run *run, const struct sim_task *task, quern_outco
     char text[32];
     quern_error err = {0};
     bool goes_on = outcome == QUERN_RETRY || outcome == QUERN_SNOOZE;
-    if (!goes_on || (sim_chance(500) && !quern_run_cancelled(run))) {
+    if (!goes_on || (sim_chance(300) && !quern_run_cancelled(run))) {
         return;
     }
     const struct sim_queue *queue = sim_queue_of(quern_run_queue(run));
-    if (task->roams && sim_chance(700)) {
+    if (task->roams && sim_chance(800)) {
         queue = &sim_model.queues[sim_below(sim_model.queue_count)];
         quern_status moved = quern_run_change_queue(run, queue->name, &err);
         QN_ASSERT(moved == QUERN_OK);
@@ -220,7 +220,7 @@ void sim_make_task(struct sim_task *task, enum sim_kind kind)
         task->key = (int)sim_between(1, SIM_KEYS_MAX);
         task->queue = task->key % sim_model.queue_count;
     }
-    task->roams = task->key == 0 && sim_chance(500);
+    task->roams = task->key == 0 && sim_chance(800);
 }
 
 static enum sim_kind draw_kind(void)

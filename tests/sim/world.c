@@ -99,7 +99,7 @@ static void choose_faults(struct sim_world *world)
 {
     world->paused = rate(400, 30);
     world->killed = rate(400, 30);
-    world->worker_stopped = rate(400, 20);
+    world->worker_stopped = rate(500, 30);
     world->worker_quiet = rate(150, 20);
     world->queue_paused = rate(200, 20);
     world->operated = rate(250, 40);
