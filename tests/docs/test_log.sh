@@ -46,7 +46,11 @@ for message, fields in sorted(logged.items()):
         missing = ", ".join(sorted(fields - documented[message][1]))
         print(f"{PAGE}: {message!r} has other fields, too: {missing}")
         failed += 1
+pool = "".join(source.read_text(encoding="utf-8")
+               for source in sorted(pathlib.Path("src/pool").rglob("*.c")))
 for message in sorted(set(documented) - set(logged)):
+    if f'"{message}"' in pool:
+        continue  # by way of its worker
     print(f"{PAGE}: nothing logs {message!r}")
     failed += 1
 if len(logged) < 30:
