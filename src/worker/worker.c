@@ -289,6 +289,16 @@ static bool end_runners(struct quern_worker *worker)
     return ended;
 }
 
+static quern_status start_children(struct quern_worker *worker, quern_error *err)
+{
+    quern_status status = qn_remote_start(worker, qn_hand_over_passed_on(worker), err);
+    if (status != QUERN_OK) {
+        qn_hand_over_abandon(worker);
+        return status;
+    }
+    return qn_commands_start(worker, err);
+}
+
 quern_status quern_worker_run(quern_worker *worker, quern_error *err)
 {
     quern_status status = claim(worker, err);
@@ -305,8 +315,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     if (status != QUERN_OK) {
         goto deregister;
     }
-    status = qn_remote_start(worker, qn_hand_over_passed_on(worker), err);
-    status = status == QUERN_OK ? qn_commands_start(worker, err) : status;
+    status = start_children(worker, err);
     if (status != QUERN_OK) {
         (void)qn_pool_stop(pool, INT64_MAX); /* it has no thread yet */
         goto deregister;

@@ -332,6 +332,7 @@ static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
         return qn_cli_usage(work->cli, "%s", err.text);
     }
     if (status != QUERN_OK) {
+        quern_worker_free(worker);
         return qn_cli_open_failed(work->cli, &err);
     }
     qn_work_signal_start(worker);
@@ -355,8 +356,7 @@ static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
     return code;
 }
 
-/* Before there are threads: only then a zygote can be forked. Children with handlers come from
- * another one, which is replaced when they are reloaded. */
+/* Before there are threads: only then it can be forked. Handlers have one of their own. */
 static int start_zygote(struct qn_work *work)
 {
     const struct qn_args *args = &work->cli->args;

@@ -184,6 +184,11 @@ void qn_zygote_forget(struct qn_zygote *take_zygote)
 quern_status qn_zygote_take_over(int take_socket_fd, pid_t pid, struct qn_zygote **ret_zygote,
                                  quern_error *err)
 {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+        close_fd(take_socket_fd);
+        return qn_error_set(err, QUERN_E_CORRUPT, "process %d is no child of the worker", (int)pid);
+    }
     const struct qn_zygote_process process = {.socket_fd = take_socket_fd, .pid = pid};
     return qn_zygote_adopt(&process, ret_zygote, err);
 }

@@ -183,10 +183,11 @@ bool qn_estate_keep_open(int fd, bool open)
 struct field {
     void *data;
     size_t size;
+    bool is_bool;
 };
 #define FIELD(name)                                                                                \
     {                                                                                              \
-        &(name), sizeof(name)                                                                      \
+        &(name), sizeof(name), _Generic((name), bool : true, default : false)                      \
     }
 enum { FIELDS = 48, TEXT_MAX = 1 << 30, NO_PROGRESS = -2 };
 
@@ -269,6 +270,10 @@ static void take_fields(struct qn_reader *reader, const struct field *fields, si
         if (data != NULL) {
             memcpy(fields[i].data, data, fields[i].size);
         }
+        if (fields[i].is_bool) { /* any other byte there would be undefined */
+            unsigned char *byte = fields[i].data;
+            *byte = *byte != 0 ? 1 : 0;
+        }
     }
 }
 
@@ -339,6 +344,9 @@ static bool get_lease(struct qn_reader *reader, struct qn_leased *leased,
     for (size_t i = 0; i < task->header_count; i++) {
         (*ret_headers)[i].name = qn_bytes_text(reader, TEXT_MAX);
         (*ret_headers)[i].value = qn_bytes_text(reader, TEXT_MAX);
+        if ((*ret_headers)[i].name == NULL || (*ret_headers)[i].value == NULL) {
+            return false;
+        }
     }
     task->headers = *ret_headers;
     task->payload = task->payload_size > 0 ? qn_bytes_take(reader, task->payload_size) : NULL;

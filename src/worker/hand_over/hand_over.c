@@ -315,6 +315,18 @@ static bool read_runs(struct quern_worker *worker, struct qn_reader *reader)
     return true;
 }
 
+void qn_hand_over_abandon(struct quern_worker *worker)
+{
+    struct qn_hand_over *hand_over = &worker->hand_over;
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->fallen = worker->fallen || hand_over->heir_count > 0;
+    for (size_t i = 0; i < hand_over->heir_count; i++) {
+        qn_run_release(hand_over->heirs[i].run);
+    }
+    hand_over->heir_count = 0;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 quern_status qn_hand_over_adopt(quern_worker *worker, struct qn_estate *take_estate,
                                 quern_error *err)
 {
@@ -327,6 +339,7 @@ quern_status qn_hand_over_adopt(quern_worker *worker, struct qn_estate *take_est
     int64_t started_at_ms = qn_bytes_number(&reader);
     bool quiet = qn_bytes_number(&reader) != 0;
     if (id == NULL || !read_runs(worker, &reader)) {
+        qn_hand_over_abandon(worker);
         return qn_error_set(err, QUERN_E_CORRUPT, "the runs of the worker before cannot be read");
     }
     (void)memcpy(worker->id, id, strlen(id) + 1);

@@ -59,6 +59,8 @@ QUERN_NODISCARD quern_status qn_hand_over_write(struct quern_worker *worker, que
 const struct qn_prefork_passed_on *qn_hand_over_passed_on(struct quern_worker *worker);
 /* The pool of children has taken over: runs that no child has go to new ones. */
 void qn_hand_over_settle(struct quern_worker *worker);
+/* The pool of children could not: the worker has fallen, and its recovery finds these runs. */
+void qn_hand_over_abandon(struct quern_worker *worker);
 void qn_hand_over_finish(struct quern_worker *worker);
 
 #endif
