@@ -19,6 +19,7 @@
 #include "pool/prefork/inside/generations.h"
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/window.h"
+#include "pool/prefork/zygote_internal.h"
 #include "pool/prefork/zygote_wire.h"
 
 enum { ITEMS = 16, STEPS_MAX = 256, FRAME_MAX = 4096, CANCEL_REASON = 3 };
@@ -155,7 +156,8 @@ static void make_zygote(void)
     struct qn_generation *generation = &world.generation;
     int fds[2];
     fuzz_require(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0);
-    fuzz_require(qn_zygote_take_over(fds[0], getpid(), &generation->zygote, NULL) == QUERN_OK);
+    const struct qn_zygote_process process = {.socket_fd = fds[0], .pid = getpid()};
+    fuzz_require(qn_zygote_adopt(&process, &generation->zygote, NULL) == QUERN_OK);
     world.zygote_fd = fds[1];
     qn_list_append(&world.prefork.generations, &generation->node);
 }
