@@ -3,6 +3,8 @@
 """quern work --handlers: C handlers of a shared object, in children of a zygote."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 
@@ -104,6 +106,40 @@ class HandlersTest(CliTest):
         self.assertIn("handlers.so", crashed["error"])
         self.assertIn("handler not found", self.task("w")["error"])
         self.assertIn('types="divide greet text"', result.stderr)
+
+    def test_addr2line_names_a_function_of_a_backtrace(self):
+        """By the command that docs/guide/fault-tolerance.md shows."""
+        with open(os.path.join(SOURCE, "docs/guide/fault-tolerance.md"), encoding="utf-8") as file:
+            shown = re.search(r"^addr2line (\S+) \./handlers\.so \+0x[0-9a-f]+$", file.read(),
+                              re.MULTILINE)
+        self.compile(HEAD + """
+static volatile int *nowhere;
+__attribute__((noinline)) static int fall_down(void)
+{
+    return *nowhere + 1;
+}
+static quern_outcome crash(quern_run *run, const quern_task *task, void *user)
+{
+    (void)(run != NULL && task != NULL && user != NULL);
+    return fall_down() > 0 ? QUERN_DONE : QUERN_DROP;
+}
+QUERN_HANDLERS(mux, err)
+{
+    (void)answer;
+    return quern_mux_handle(mux, "crash", crash, NULL, NULL, err);
+}
+""")
+        self.enqueue("crash", "--id", "c", "--retry", "never")
+        self.quern("work", "--drain", "--handlers", "handlers.so", "--on-crash", "archive")
+        lines = re.findall(r"^\S*handlers\.so\((\+0x[0-9a-f]+)\)", self.task("c")["error"],
+                           re.MULTILINE)
+        self.assertGreater(len(lines), 1, self.task("c")["error"])
+        if shutil.which("addr2line") is None:
+            self.skipTest("no addr2line")
+        result = subprocess.run(["addr2line", shown[1], self.path("handlers.so"), *lines],
+                                capture_output=True, check=True, encoding="utf-8")
+        self.assertRegex(result.stdout, r"^fall_down at \S+handlers\.so\.c:\d+\n.*"
+                         r"crash at \S+handlers\.so\.c:\d+")
 
     def test_library_that_is_linked_with_libquern_uses_the_program_s(self):
         """Else its handlers would be registered with another copy of the library."""
