@@ -61,8 +61,8 @@ QUERN_NODISCARD static inline quern_status quern_zygote_serve(const quern_mux *m
                                                               quern_error *err);
 
 /* The mux of an executed zygote, as the worker will use it: commands and aggregators may be added
- * until a worker has the zygote. It belongs to the zygote. NULL: the zygote was not executed, or
- * zygote is NULL. */
+ * until a worker has the zygote, which then forks another one for the commands. It belongs to the
+ * zygote. NULL: the zygote was not executed, or zygote is NULL. */
 QUERN_API quern_mux *quern_zygote_mux(quern_zygote *zygote);
 
 /* Ends the zygote and all its children. Not while a worker uses it. NULL is allowed. In a fork of

@@ -10,6 +10,14 @@
 #include "worker/prefork/nursery.h"
 #include "worker/prefork/remote.h"
 
+quern_status qn_commands_prepare(struct quern_worker *worker, quern_error *err)
+{
+    quern_zygote *zygote = worker->options.zygote;
+    return zygote == NULL || worker->options.pool != QUERN_POOL_PREFORK
+               ? QUERN_OK
+               : qn_nursery_fork_commands(zygote, err);
+}
+
 quern_status qn_commands_start(struct quern_worker *worker, quern_error *err)
 {
     quern_zygote *zygote = worker->options.zygote;

@@ -289,9 +289,13 @@ static bool end_runners(struct quern_worker *worker)
     return ended;
 }
 
+/* The zygote of commands is asked for while the one of children can still answer. */
 static quern_status start_children(struct quern_worker *worker, quern_error *err)
 {
-    quern_status status = qn_remote_start(worker, qn_hand_over_passed_on(worker), err);
+    quern_status status = qn_commands_prepare(worker, err);
+    if (status == QUERN_OK) {
+        status = qn_remote_start(worker, qn_hand_over_passed_on(worker), err);
+    }
     if (status != QUERN_OK) {
         qn_hand_over_abandon(worker);
         return status;

@@ -32,6 +32,14 @@
 
 #include "base/error.h"
 
+/* Without the functions of pthread_atfork, which are the program's and may do anything. The threads
+ * of ThreadSanitizer have locks of their own, which only fork knows. */
+#if defined(__SANITIZE_THREAD__)
+#define FORK fork
+#else
+#define FORK _Fork
+#endif
+
 enum { FD_SCAN_MAX = 65536, EXIT_NOT_FOUND = 127, EXIT_LOST = 255 };
 
 /* In the child: async-signal-safe calls only from here on. */
@@ -213,7 +221,7 @@ static pid_t fork_command(const struct qn_spawn_fork *request)
     sigset_t before;
     sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid_t pid = fork();
+    pid_t pid = FORK();
     if (pid == 0) {
         become_guard(&plan, parent);
     }

@@ -29,7 +29,7 @@
 #include "pool/prefork/zygote_wire.h"
 
 /* How long a full socket is waited for, and the end of a zygote that is freed. */
-enum { SEND_MS = 2000, END_MS = 8000, SEND_BUFFER_SIZE = 1 << 20 };
+enum { SEND_MS = 2000, END_MS = 8000, ANOTHER_MS = 10000, SEND_BUFFER_SIZE = 1 << 20 };
 
 /* ThreadSanitizer has a thread of its own, from the first other one on. */
 #if defined(__SANITIZE_THREAD__)
@@ -89,7 +89,7 @@ quern_status qn_zygote_adopt(const struct qn_zygote_process *take_process,
     quern_status status = QUERN_OK;
     const int size = SEND_BUFFER_SIZE;
     int socket_fd = take_process->socket_fd;
-    int pid_fd = pidfd_open(take_process->pid, 0);
+    int pid_fd = take_process->pid_fd > 0 ? take_process->pid_fd : pidfd_open(take_process->pid, 0);
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct qn_zygote *zygote = qn_alloc_zero(1, sizeof *zygote);
     if (zygote == NULL) {
@@ -276,6 +276,57 @@ quern_status qn_zygote_start_child(struct qn_zygote *zygote, uint64_t number,
     add_fd(&request, &fds, QN_ZYGOTE_STDERR, ends->stderr_fd);
     add_fd(&request, &fds, QN_ZYGOTE_CGROUP, limits->cgroup_fd > 0 ? limits->cgroup_fd : -1);
     return send_request(zygote, &request, &fds, err);
+}
+
+/* The first event of a zygote that was asked for one thing only. */
+static quern_status await_another(struct qn_zygote *zygote, struct qn_zygote_event *ret_event,
+                                  quern_error *err)
+{
+    int64_t until_ns = qn_clock_mono_ns() + ANOTHER_MS * QN_NS_PER_MS;
+    while (!qn_zygote_next_event(zygote, ret_event)) {
+        int64_t left_ns = until_ns - qn_clock_mono_ns();
+        if (zygote->is_gone || left_ns <= 0) {
+            return qn_error_set(err, zygote->is_gone ? QUERN_E_CLOSED : QUERN_E_TIMEOUT,
+                                "the zygote did not fork one for commands");
+        }
+        (void)await(zygote->epoll_fd, POLLIN, (int)(left_ns / QN_NS_PER_MS) + 1);
+    }
+    switch (ret_event->kind) {
+    case QN_ZYGOTE_STARTED:
+        return ret_event->pid_fd >= 0
+                   ? QUERN_OK
+                   : qn_error_set(err, QUERN_E_FULL, "no descriptor for the zygote of commands");
+    case QN_ZYGOTE_REFUSED:
+        return qn_error_set(err, QUERN_E_FULL, "no process for the zygote of commands: %s",
+                            strerror(ret_event->error_number));
+    case QN_ZYGOTE_ENDED:
+    case QN_ZYGOTE_GONE:
+        break;
+    }
+    return qn_error_set(err, QUERN_E_CLOSED, "the zygote has ended");
+}
+
+quern_status qn_zygote_fork_another(struct qn_zygote *zygote, struct qn_zygote **ret_zygote,
+                                    quern_error *err)
+{
+    struct qn_zygote_request request = {.kind = QN_ZYGOTE_FORK_ANOTHER};
+    struct qn_zygote_fds fds = {.count = 0};
+    struct qn_zygote_event event = {.pid_fd = -1};
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+        return qn_error_set(err, QUERN_E_FULL, "no socket for the zygote: %s", strerror(errno));
+    }
+    add_fd(&request, &fds, QN_ZYGOTE_SOCKET, ends[1]);
+    quern_status status = send_request(zygote, &request, &fds, err);
+    close_fd(ends[1]);
+    status = status == QUERN_OK ? await_another(zygote, &event, err) : status;
+    if (status != QUERN_OK) {
+        close_fd(ends[0]); /* if there is one, it ends */
+        return status;
+    }
+    const struct qn_zygote_process process = {
+        .socket_fd = ends[0], .pid = event.pid, .pid_fd = event.pid_fd};
+    return qn_zygote_adopt(&process, ret_zygote, err);
 }
 
 /* The command and its environment, each string with its NUL; NULL: out of memory. */

@@ -57,6 +57,12 @@ QUERN_NODISCARD quern_status qn_zygote_exec(const char *path, char *const argv[]
  * qn_zygote_exec. QUERN_E_THREADS. */
 QUERN_NODISCARD quern_status qn_zygote_serve(const struct qn_zygote_program *program,
                                              quern_error *err);
+/* Has this zygote fork a second one, which serves by itself and outlives it: for a process that has
+ * threads. Before this one was asked for anything else; it waits for the answer. QUERN_E_CLOSED,
+ * QUERN_E_FULL, QUERN_E_TIMEOUT. */
+QUERN_NODISCARD quern_status qn_zygote_fork_another(struct qn_zygote *zygote,
+                                                    struct qn_zygote **ret_zygote,
+                                                    quern_error *err);
 /* What the served program announced; empty: nothing. Valid as long as the zygote. */
 struct qn_bytes qn_zygote_hello(const struct qn_zygote *zygote);
 pid_t qn_zygote_pid(const struct qn_zygote *zygote);

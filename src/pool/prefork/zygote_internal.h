@@ -10,7 +10,8 @@ QUERN_NODISCARD quern_status qn_zygote_check_threads(quern_error *err);
 
 struct qn_zygote_process {
     int socket_fd;
-    pid_t pid;            /* a child of ours */
+    pid_t pid;            /* a child of ours, or of another zygote of ours */
+    int pid_fd;           /* 0: none was opened yet */
     struct qn_room hello; /* of qn_alloc */
 };
 /* Takes a process that serves as a zygote; on failure it is killed. */
@@ -26,7 +27,7 @@ struct qn_zygote_handshake {
     int32_t error_number; /* it could not be executed */
     int32_t reserved;
 };
-#define QN_ZYGOTE_MARK UINT64_C(0x717a79676f746531) /* "qzygote1"; its last digit is the version */
+#define QN_ZYGOTE_MARK UINT64_C(0x717a79676f746532) /* "qzygote2"; its last digit is the version */
 #define QN_ZYGOTE_HELLO_SIZE_MAX ((uint64_t)16 << 20)
 enum { QN_ZYGOTE_SERVE_FD = 3 }; /* the socket in the executed program */
 

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -283,6 +284,26 @@ static void start(struct zygote *zygote, struct qn_zygote_start *start, int erro
     }
 }
 
+/* No record: the other zygote reports to the worker, and ends with it, by itself. That is asked for
+ * before anything else, so there is room for the answer. */
+static void fork_another(struct zygote *zygote, const struct qn_zygote_start *start)
+{
+    int socket_fd = qn_zygote_wire_fd(&start->request, &start->fds, QN_ZYGOTE_SOCKET);
+    struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .number = start->request.number};
+    packet.pid = fork();
+    if (packet.pid == 0) {
+        _exit(qn_zygote_main(zygote->program, socket_fd, zygote->worker_fd));
+    }
+    int pid_fd = packet.pid > 0 ? pidfd_open(packet.pid, 0) : -1;
+    if (pid_fd < 0) {
+        packet.kind = QN_ZYGOTE_REFUSED;
+        packet.error_number = errno;
+        packet.pid = 0;
+    }
+    zygote->must_end = !send_packet(zygote, &packet, pid_fd) || zygote->must_end;
+    close_fd(&pid_fd);
+}
+
 static void read_requests(struct zygote *zygote)
 {
     while (!zygote->must_end) {
@@ -296,7 +317,11 @@ static void read_requests(struct zygote *zygote)
             start(zygote, &request, EMFILE);
         } else if (size > 0 &&
                    qn_zygote_wire_is_request(&request.request, (size_t)size, request.fds.count)) {
-            start(zygote, &request, 0);
+            if (request.request.kind == QN_ZYGOTE_FORK_ANOTHER) {
+                fork_another(zygote, &request);
+            } else {
+                start(zygote, &request, 0);
+            }
         } else {
             zygote->must_end = true; /* the worker is gone, or is none of ours */
         }

@@ -120,6 +120,8 @@ bool qn_zygote_wire_is_request(const struct qn_zygote_request *request, size_t s
         return has(request, QN_ZYGOTE_TEXT) && request->text_count > 0 &&
                request->text_count <= TEXT_COUNT_MAX && request->text_size <= TEXT_SIZE_MAX &&
                request->text_size >= request->text_count;
+    case QN_ZYGOTE_FORK_ANOTHER:
+        return request->slots == 1U << QN_ZYGOTE_SOCKET;
     }
     return false;
 }

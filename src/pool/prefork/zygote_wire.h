@@ -30,7 +30,11 @@ struct qn_zygote_fds {
     size_t count;
 };
 
-enum qn_zygote_request_kind { QN_ZYGOTE_START_CHILD = 1, QN_ZYGOTE_START_COMMAND = 2 };
+enum qn_zygote_request_kind {
+    QN_ZYGOTE_START_CHILD = 1,
+    QN_ZYGOTE_START_COMMAND = 2,
+    QN_ZYGOTE_FORK_ANOTHER = 3 /* a second zygote, which serves on QN_ZYGOTE_SOCKET */
+};
 
 struct qn_zygote_request {
     uint32_t kind;

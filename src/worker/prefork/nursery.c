@@ -81,6 +81,14 @@ quern_status qn_nursery_add_commands(quern_zygote *zygote, quern_error *err)
     return qn_zygote_fork(&none, &zygote->commands, err);
 }
 
+quern_status qn_nursery_fork_commands(quern_zygote *zygote, quern_error *err)
+{
+    bool has_one = zygote->commands != NULL || zygote->process == NULL;
+    return zygote->announced == NULL || has_one || !qn_mux_has_commands(zygote->announced)
+               ? QUERN_OK
+               : qn_zygote_fork_another(zygote->process, &zygote->commands, err);
+}
+
 quern_status quern_zygote_start_sized(const quern_mux *mux, const quern_zygote_options *options,
                                       size_t options_size, quern_zygote **ret_zygote,
                                       quern_error *err)

@@ -20,6 +20,9 @@ struct qn_zygote *qn_nursery_take(quern_zygote *zygote);
 /* Forks a second process, for the commands of its worker: quern_zygote_start does so where the mux
  * has both handlers and commands. QUERN_E_THREADS. */
 QUERN_NODISCARD quern_status qn_nursery_add_commands(quern_zygote *zygote, quern_error *err);
+/* The same for an executed zygote, which then forks it: where its mux has commands. Before that one
+ * was taken. Errors as qn_zygote_fork_another. */
+QUERN_NODISCARD quern_status qn_nursery_fork_commands(quern_zygote *zygote, quern_error *err);
 /* That one, the caller's from now on; NULL: there is none, or it was taken before. */
 struct qn_zygote *qn_nursery_take_for_commands(quern_zygote *zygote);
 

@@ -382,12 +382,23 @@ void qn_mux_set_grace(quern_mux *mux, const char *pattern, int64_t grace_ms)
     }
 }
 
-bool qn_mux_is_mixed(const quern_mux *mux)
+static size_t count_commands(const quern_mux *mux)
 {
     size_t commands = 0;
     for (size_t i = 0; i < mux->entry_count; i++) {
         commands += mux->entries[i].has_process ? 1 : 0;
     }
+    return commands;
+}
+
+bool qn_mux_has_commands(const quern_mux *mux)
+{
+    return count_commands(mux) > 0;
+}
+
+bool qn_mux_is_mixed(const quern_mux *mux)
+{
+    size_t commands = count_commands(mux);
     return commands > 0 && (commands < mux->entry_count || mux->counts_unknown);
 }
 

@@ -62,6 +62,7 @@ bool qn_mux_counts_unknown(const quern_mux *mux, quern_outcome *ret_outcome);
 void qn_mux_set_grace(quern_mux *mux, const char *pattern, int64_t grace_ms);
 /* Whether it has both: handlers, and commands, which never go to a child. While frozen. */
 bool qn_mux_is_mixed(const quern_mux *mux);
+bool qn_mux_has_commands(const quern_mux *mux);
 /* While frozen (calls nest) the mux cannot be changed. Any thread. */
 void qn_mux_freeze(const quern_mux *mux);
 void qn_mux_thaw(const quern_mux *mux);

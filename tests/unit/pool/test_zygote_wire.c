@@ -43,6 +43,12 @@ static void requests_that_break_a_rule_are_refused(void **state)
     assert_false(is_request(request));
     request.kind = 3;
     assert_false(is_request(request));
+    request.kind = 4;
+    assert_false(is_request(request));
+    for (unsigned slots = 0; slots < 256; slots++) {
+        request = (struct qn_zygote_request){.kind = QN_ZYGOTE_FORK_ANOTHER, .slots = slots};
+        assert_int_equal(is_request(request), slots == 1U << QN_ZYGOTE_SOCKET);
+    }
     request = child_request;
     request.no_new_privs = 2;
     assert_false(is_request(request));

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_mux_exec.c - commands as handlers: their ends, their orders, their limits. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory/alloc.h"
@@ -12,6 +14,12 @@
 #include "worker/run/execute.h"
 #include "worker/run/mux.h"
 #include "worker/run/run.h"
+
+#if defined(__SANITIZE_THREAD__) /* there commands are forked by fork() */
+enum { CALLS_ATFORK = 1 };
+#else
+enum { CALLS_ATFORK = 0 };
+#endif
 
 static quern_mux *new_mux(void)
 {
@@ -155,6 +163,22 @@ static void limits_hold_for_the_command(void **state)
     qn_run_free(run);
 }
 
+static void fail_at_once(void)
+{
+    _exit(99);
+}
+
+/* They are the program's, and may do what no fork of a process with threads may. */
+static void functions_of_pthread_atfork_are_not_called(void **state)
+{
+    (void)state;
+    const quern_handler_options options = {.cpu_ms = 1500};
+    assert_int_equal(pthread_atfork(NULL, NULL, fail_at_once), 0);
+    struct quern_run *run = run_limited("true", &options);
+    assert_int_equal(run->outcome, CALLS_ATFORK ? QUERN_RETRY : QUERN_DONE);
+    qn_run_free(run);
+}
+
 static void the_end_of_its_cpu_time_is_a_failure(void **state)
 {
     (void)state;
@@ -275,5 +299,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_command_posts_its_progress),
     cmocka_unit_test(garbage_as_progress_is_noted_once_for_a_command),
     cmocka_unit_test(too_large_an_environment_is_a_failure_that_counts),
+    cmocka_unit_test(functions_of_pthread_atfork_are_not_called), /* they stay: last */
 };
 TEST_MAIN(tests)
