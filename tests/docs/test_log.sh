@@ -36,6 +36,26 @@ for function in re.findall(r"\*describe\(.*?\n}\n",
     for message in re.findall(r'"([^"]+)"', function):
         logged.setdefault(message, set())
 
+# The pool reports its children through a callback of the worker, which adds the fields.
+remote = pathlib.Path("src/worker/prefork/remote.c").read_text(encoding="utf-8")
+fields_of_children = set(re.findall(r'QN_LOG_\w+\(\s*"(\w+)"', re.search(
+    r"void log_child\(.*?\n}\n", remote, re.DOTALL).group()))
+for source in sorted(pathlib.Path("src/pool/prefork").rglob("*.c")):
+    for call in re.findall(r"\bqn_ending_log\((.*?)\);\n", source.read_text(encoding="utf-8"),
+                           re.DOTALL):
+        for message in re.findall(r'"([^"]+)"', call):
+            logged.setdefault(message, set()).update(
+                fields_of_children - ({"detail"} if call.endswith('""') else set()))
+logged.pop("no child could be started", None)  # the worker counts these, and logs them together
+
+# Lines of the program beside the worker.
+for source in ("handlers", "restart"):
+    text = pathlib.Path(f"src/cli/work/{source}.c").read_text(encoding="utf-8")
+    for message in re.findall(r'qn_work_log_message\([^;]*?"([^"]+)"', text):
+        logged.setdefault(message, set())
+    for message in re.findall(r'\(text, sizeof text, "([^"]+): %s"', text):
+        logged.setdefault(message, set())
+
 logged.pop("2 runs left, no limit; again to stop now", None)  # the same without a time
 failed = 0
 for message, fields in sorted(logged.items()):

@@ -8,9 +8,11 @@
 #include "cli/handlers/load.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,15 +20,33 @@
 
 #include "base/error.h"
 #include "quern/handlers.h"
+#include "worker/run/mux.h"
 
 enum { PART = 1000 }; /* of QUERN_VERSION_NUMBER */
 
 typedef quern_status register_handlers(quern_mux *mux, quern_error *err);
 
-/* The loader's own words for these three are harder to understand. */
+/* As far as the machine, and what the program itself has there. */
+enum { HEAD_SIZE = offsetof(Elf64_Ehdr, e_version) };
+
+/* Without /proc there is nothing to compare with, and the loader decides. */
+static bool is_for_this_machine(const unsigned char *head)
+{
+    unsigned char own[HEAD_SIZE];
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    bool is_known = fd >= 0 && read(fd, own, sizeof own) == sizeof own;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    size_t machine = offsetof(Elf64_Ehdr, e_machine);
+    return !is_known || (head[EI_CLASS] == own[EI_CLASS] && head[EI_DATA] == own[EI_DATA] &&
+                         memcmp(head + machine, own + machine, sizeof(Elf64_Half)) == 0);
+}
+
+/* The loader's own words for these are harder to understand, or wrong. */
 static quern_status check_file(const char *path, quern_error *err)
 {
-    char magic[4] = "";
+    unsigned char head[HEAD_SIZE];
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &status) != 0) {
@@ -37,11 +57,16 @@ static quern_status check_file(const char *path, quern_error *err)
         return qn_error_set(err, reason == ENOENT ? QUERN_E_NOT_FOUND : QUERN_E_INVALID, "%s: %s",
                             path, strerror(reason));
     }
-    bool is_object = S_ISREG(status.st_mode) && read(fd, magic, sizeof magic) == sizeof magic &&
-                     memcmp(magic, "\177ELF", sizeof magic) == 0;
+    bool is_object = S_ISREG(status.st_mode) && read(fd, head, sizeof head) == sizeof head &&
+                     memcmp(head, ELFMAG, SELFMAG) == 0;
     (void)close(fd);
-    return is_object ? QUERN_OK
-                     : qn_error_set(err, QUERN_E_INVALID, "%s: not a shared object", path);
+    if (!is_object || !is_for_this_machine(head)) {
+        return qn_error_set(err, QUERN_E_INVALID, "%s: %s", path,
+                            S_ISDIR(status.st_mode) ? "it is a directory"
+                            : is_object             ? "compiled for another machine"
+                                                    : "not a shared object");
+    }
+    return QUERN_OK;
 }
 
 /* Before 1.0 each minor version is an interface of its own, see CMakeLists.txt. */
@@ -118,5 +143,8 @@ quern_status qn_handlers_load(const char *path, quern_mux *mux, quern_error *err
                             quern_status_name(status), reason.text[0] != '\0' ? ": " : "",
                             reason.text);
     }
-    return QUERN_OK;
+    return qn_mux_count(mux) > 0 || qn_mux_only_aggregates(mux)
+               ? QUERN_OK
+               : qn_error_set(err, QUERN_E_INVALID, "%s: quern_handlers registers no handler",
+                              place);
 }

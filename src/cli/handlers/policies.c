@@ -49,7 +49,7 @@ static int read_duration(const struct reading *reading, const char *name, const 
 
 static int read_timeout(struct reading *reading, const char *name, const char *value)
 {
-    if (strcmp(value, "never") == 0) {
+    if (strcmp(value, "never") == 0 || strcmp(value, "-1") == 0) {
         reading->options.timeout_ms = QUERN_TIMEOUT_NEVER;
         return QN_EXIT_OK;
     }
@@ -72,7 +72,7 @@ static bool read_number(const char *value, uint64_t max, uint64_t *ret_number)
 static int read_retry_max(struct reading *reading, const char *name, const char *value)
 {
     uint64_t number = 0;
-    if (strcmp(value, "never") == 0) {
+    if (strcmp(value, "never") == 0 || strcmp(value, "-1") == 0) {
         reading->options.retry_max = QUERN_RETRY_NEVER;
         return QN_EXIT_OK;
     }
@@ -111,6 +111,11 @@ static int read_classes(struct reading *reading, const char *name, const char *v
          word = strtok_r(NULL, ",", &rest)) {
         if (count == QN_ERROR_CLASSES_MAX) {
             return qn_cli_usage(reading->cli, "--%s: over %d classes", name, QN_ERROR_CLASSES_MAX);
+        }
+        if (!qn_handler_options_is_class(word)) {
+            return qn_cli_usage(reading->cli,
+                                "--%s: class '%s' is not 1 to %d bytes of UTF-8 without spaces",
+                                name, word, QN_ERROR_CLASS_SIZE_MAX);
         }
         classes[count++] = word;
     }
@@ -196,10 +201,35 @@ static void finish_reading(struct reading *reading)
     qn_free(reading->lists[1]);
 }
 
+/* Whether two texts of options are for one pattern. */
+static bool have_same_pattern(const char *left, const char *right)
+{
+    size_t left_size = pattern_size(left);
+    size_t right_size = pattern_size(right);
+    return left_size == 0 || right_size == 0 ||
+           (left_size == right_size && memcmp(left, right, left_size) == 0);
+}
+
+static int check_lists(const struct qn_cli *cli, size_t first)
+{
+    const char *no;
+    const char *only;
+    for (size_t i = 0; (no = qn_args_repeat(&cli->args, first + QN_POLICY_NO_RETRY, i)) != NULL;
+         i++) {
+        for (size_t k = 0;
+             (only = qn_args_repeat(&cli->args, first + QN_POLICY_ONLY_RETRY, k)) != NULL; k++) {
+            if (have_same_pattern(no, only)) {
+                return qn_cli_usage(cli, "--no-retry and --only-retry exclude each other");
+            }
+        }
+    }
+    return QN_EXIT_OK;
+}
+
 int qn_policies_check(const struct qn_cli *cli, size_t first)
 {
     struct reading reading = {.cli = cli};
-    int exit_code = QN_EXIT_OK;
+    int exit_code = check_lists(cli, first);
     for (size_t i = 0; i < QN_POLICY_COUNT; i++) {
         const char *text;
         for (size_t k = 0;

@@ -124,6 +124,26 @@ static struct words command_line(const struct qn_handlers_zygote_start *start)
     return words;
 }
 
+/* What the library reports is about the program; the reader asks about the object. A zygote that
+ * ends with QN_EXIT_CONFIG has said why in whole sentences. */
+static void explain(const char *self, const char *path, quern_error *err)
+{
+    char text[sizeof err->text];
+    char reported[PATH_MAX + 64];
+    size_t size = strlen(self);
+    (void)snprintf(text, sizeof text, "%s", err->text);
+    int reported_size =
+        snprintf(reported, sizeof reported, "%s ended before it served (exit code %d): ", self,
+                 QN_EXIT_CONFIG);
+    if (err->code == QUERN_E_TIMEOUT) {
+        (void)qn_error_set(err, err->code, "%s: loading it takes over 10 s", path);
+    } else if (strncmp(text, reported, (size_t)reported_size) == 0) {
+        (void)qn_error_set(err, err->code, "%s", text + reported_size);
+    } else if (strncmp(text, self, size) == 0) {
+        (void)qn_error_set(err, err->code, "%s: the process that loads it%s", path, text + size);
+    }
+}
+
 quern_status qn_handlers_zygote_open(const struct qn_handlers_zygote_start *start,
                                      quern_zygote **ret_zygote, quern_error *err)
 {
@@ -139,5 +159,8 @@ quern_status qn_handlers_zygote_open(const struct qn_handlers_zygote_start *star
     struct words words = command_line(start);
     quern_status status = quern_zygote_exec(self, words.at, NULL, ret_zygote, err);
     finish_words(&words);
+    if (status != QUERN_OK) {
+        explain(self, start->path, err);
+    }
     return status;
 }

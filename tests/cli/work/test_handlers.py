@@ -165,14 +165,25 @@ QUERN_HANDLERS(mux, err)
                      "abort.so")
         self.compile(HEAD + "void missing(void);\nQUERN_HANDLERS(mux, err)\n"
                             "{ (void)mux; (void)err; missing(); return QUERN_OK; }\n", "miss.so")
+        self.compile(HEAD + "QUERN_HANDLERS(mux, err)\n"
+                            "{ (void)mux; (void)err; return QUERN_OK; }\n", "idle.so")
+        with open(self.path("miss.so"), "rb") as file:
+            head = bytearray(file.read())
+        head[18:20] = head[18] ^ 1, head[19]  # e_machine
+        with open(self.path("arm.so"), "wb") as file:
+            file.write(head)
+        os.mkdir(self.path("folder.so"))
         for name, why in (("none.so", "./none.so: No such file"),
                           ("text.so", "./text.so: not a shared object"),
-                          ("empty.so", "no function quern_handlers"),
-                          ("miss.so", "undefined symbol: missing"),
-                          ("abort.so", "ended before it served")):
+                          ("folder.so", "./folder.so: it is a directory"),
+                          ("arm.so", "./arm.so: compiled for another machine"),
+                          ("empty.so", "./empty.so: no function quern_handlers"),
+                          ("idle.so", "./idle.so: quern_handlers registers no handler"),
+                          ("miss.so", "./miss.so: undefined symbol: missing"),
+                          ("abort.so", "abort.so: the process that loads it ended before it")):
             with self.subTest(name=name):
                 said = self.fails(EXIT_CONFIG, "work", "--handlers", name, "--drain")
-                self.assertIn(why, said)
+                self.assertIn(f"quern: work: --handlers: {why}", said)
         self.assertEqual(self.state("a"), "pending")
 
     def test_wrong_options_are_explained(self):
@@ -204,10 +215,12 @@ QUERN_HANDLERS(mux, err)
     def test_options_of_patterns_that_nobody_serves_are_refused(self):
         self.example()
         for words in (("--timeout", "hello=1s"), ("--timeout", "greet=soon"),
-                      ("--retry-max", "greet=26"), ("--no-retry", "a", "--only-retry", "b")):
-            result = self.quern("work", "--drain", "--handlers", "handlers.so", *words)
-            self.assertIn(result.returncode, (EXIT_USAGE, EXIT_CONFIG))
-            self.assertIn(words[0] if len(words) == 2 else "exclude each other", result.stderr)
+                      ("--retry-max", "greet=26"), ("--no-retry", "two words"),
+                      ("--no-retry", "a", "--only-retry", "b"),
+                      ("--no-retry", "a", "--only-retry", "greet=b")):
+            said = self.fails(EXIT_USAGE, "work", "--drain", "--handlers", "handlers.so", *words)
+            self.assertIn(words[0] if len(words) == 2 else "exclude each other", said)
+            self.assertNotIn("internal", said)
 
     def run_one(self, task_id):
         self.enqueue("t", "--id", task_id, "--retention", "1h")
