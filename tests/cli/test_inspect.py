@@ -296,6 +296,16 @@ class TaskTest(CliTest):
                 self.assertNotIn(bad, page)
         self.assertEqual(self.task(task_id)["payload"], hostile)
 
+    def test_error_with_line_ends_has_lines_that_are_no_fields(self):
+        self.enqueue("t", "--id", "a", "--retry-max", "never")
+        self.quern("work", "--drain", "--exec",
+                   "t=printf 'one\\nstate:            done\\n\\033[2J\\n' >&2; exit 1")
+        lines = self.ok("task", "inspect", "a").splitlines()
+        first = [line.startswith("error: ") for line in lines].index(True)
+        self.assertRegex(lines[first], "^error: +exit status 1: one$")
+        self.assertEqual(lines[first + 1:first + 3],
+                         [18 * " " + "state:            done", 18 * " " + "\\x1b[2J"])
+
     def test_payload_with_line_ends_stays_on_one_line(self):
         task_id = self.enqueue("t", "a\nb\tc")
         self.assertIn("a\\nb\\tc", self.ok("task", "inspect", task_id))

@@ -335,6 +335,20 @@ class ReplayTest(CliTest):
         self.assertIn("the task was not run", result.stderr)
         self.assertEqual(result.returncode, EXIT_FAILURE)
 
+    def test_object_that_dies_or_hangs_as_it_is_loaded(self):
+        self.write("t.task", '{"type": "t", "id": "a"}')
+        head = "#include <stdio.h>\n#include <stdlib.h>\n#include <quern/handlers.h>\n"
+        for name, act in (("die", "abort();"),
+                          ("hang", 'fclose(fopen("loading", "w")); for (;;) { pause(); }')):
+            self.handlers(head + "#include <unistd.h>\nQUERN_HANDLERS(mux, err)\n{ (void)mux;"
+                          " (void)err; " + act + " return QUERN_OK; }\n", name + ".so")
+        said = self.fails(EXIT_FAILURE, "task", "replay", "t.task", "--handlers", "./die.so")
+        self.assertIn("was not run: its process was killed by signal 6 (SIGABRT)", said)
+        process = self.start("task", "replay", "t.task", "--handlers", "./hang.so")
+        self.until(lambda: os.path.exists(self.path("loading")), "it is loaded")
+        self.assertEqual(self.stop(process), EXIT_FAILURE)
+        self.assertIn("was not run: its process was killed by signal 15", self.story())
+
     def test_valgrind_reports_the_errors_of_a_command(self):
         debugger = self.under("valgrind")
         self.compile(CRASH, "crash")

@@ -31,6 +31,18 @@ void qn_field_bytes(const char *name, const void *data, size_t size)
     print_field(name, qn_text_bytes(data, size));
 }
 
+void qn_field_lines(const char *name, const char *text)
+{
+    size_t size = strcspn(text, "\n");
+    print_field(name, qn_text_safe(text, size));
+    for (const char *line = text + size; *line != '\0'; line += size) {
+        size = strcspn(++line, "\n");
+        char *safe = qn_text_safe(line, size);
+        printf("%*s%s\n", QN_FIELD_NAME_WIDTH, "", safe);
+        qn_free(safe);
+    }
+}
+
 void qn_field_document(const char *name, const void *data, size_t size)
 {
     char *pretty = qn_terminal_width(stdout) > 0 ? qn_pretty_json(data, size) : NULL;
@@ -38,14 +50,7 @@ void qn_field_document(const char *name, const void *data, size_t size)
         qn_field_bytes(name, data, size);
         return;
     }
-    size_t line_size = strcspn(pretty, "\n");
-    print_field(name, qn_text_safe(pretty, line_size));
-    for (const char *line = pretty + line_size; *line != '\0'; line += line_size) {
-        line_size = strcspn(++line, "\n");
-        char *safe = qn_text_safe(line, line_size);
-        printf("%*s%s\n", QN_FIELD_NAME_WIDTH, "", safe);
-        qn_free(safe);
-    }
+    qn_field_lines(name, pretty);
     qn_free(pretty);
 }
 

@@ -10,7 +10,9 @@
 
 void qn_field_text(const char *name, const char *text);
 void qn_field_bytes(const char *name, const void *data, size_t size);
-/* The same, and on a terminal JSON in lines. */
+/* A text of several lines; all but the first are indented, so none looks like a field. */
+void qn_field_lines(const char *name, const char *text);
+/* As qn_field_bytes, and on a terminal JSON in lines. */
 void qn_field_document(const char *name, const void *data, size_t size);
 void qn_field_size(const char *name, uint64_t bytes); /* as "1.2 MiB" */
 void qn_field_number(const char *name, int64_t number);

@@ -109,6 +109,12 @@ struct ending {
     int exit_code;
 };
 
+static const char *signal_name(int status)
+{
+    const char *name = sigabbrev_np(WTERMSIG(status));
+    return name != NULL ? name : "?";
+}
+
 static void describe_death(int status, enum qn_debugger debugger, struct ending *ending)
 {
     ending->outcome = "crashed";
@@ -117,9 +123,8 @@ static void describe_death(int status, enum qn_debugger debugger, struct ending 
     if (debugger != QN_DEBUGGER_NONE && !WIFSIGNALED(status)) {
         (void)snprintf(ending->text, sizeof ending->text, "the run has not ended");
     } else if (WIFSIGNALED(status)) {
-        const char *name = sigabbrev_np(WTERMSIG(status));
         (void)snprintf(ending->text, sizeof ending->text, "killed by signal %d (SIG%s)%s",
-                       WTERMSIG(status), name != NULL ? name : "?",
+                       WTERMSIG(status), signal_name(status),
                        WCOREDUMP(status) ? ", core dumped" : "");
     } else {
         (void)snprintf(ending->text, sizeof ending->text,
@@ -202,7 +207,7 @@ static int print_ending(const struct qn_cli *cli, const struct qn_scratch *scrat
     qn_field_text("id", quern_task_info_id(scratch->info));
     qn_field_text("outcome", ending->outcome);
     if (ending->error[0] != '\0') {
-        qn_field_text("error", ending->error);
+        qn_field_lines("error", ending->error);
     }
     if (info != NULL) {
         qn_field_moment("due at", quern_task_info_due_at_ms(info));
@@ -236,6 +241,9 @@ static int show_outcome(const struct qn_cli *cli, const struct qn_task_file *fil
         exit_code = print_ending(cli, scratch, info, &ending);
     } else if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && debugger == QN_DEBUGGER_NONE) {
         exit_code = WEXITSTATUS(status); /* and it has said why */
+    } else if (WIFSIGNALED(status) && debugger == QN_DEBUGGER_NONE) {
+        qn_cli_message(cli, "%s: its process was killed by signal %d (SIG%s)", ending.outcome,
+                       WTERMSIG(status), signal_name(status));
     } else {
         qn_cli_message(cli, "%s", ending.outcome);
     }

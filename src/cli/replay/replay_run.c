@@ -109,7 +109,6 @@ int qn_replay_run(struct qn_cli *cli)
     quern_mux *mux = NULL;
     const char *url = NULL;
     struct replay_run run = {.log.level_min = QUERN_LOG_INFO};
-    qn_work_signal_hold();
     int exit_code = qn_cli_broker_url(cli, false, &url);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
@@ -120,6 +119,7 @@ int qn_replay_run(struct qn_cli *cli)
     if (status == QUERN_OK) {
         status = fill_mux(&cli->args, mux, &run, &err);
     }
+    qn_work_signal_hold(); /* not before: an object that hangs as it is loaded must be killed */
     if (status == QUERN_OK) {
         status = run_worker(cli, url, mux, &run, &err);
     }

@@ -97,7 +97,10 @@ static void print_task(const quern_task_info *info)
     print_given("limit key", quern_task_info_limit_key(info));
     print_times(info);
     print_runs(info);
-    print_given("error", quern_task_info_error(info));
+    const char *error = quern_task_info_error(info);
+    if (error != NULL && error[0] != '\0') {
+        qn_field_lines("error", error);
+    }
     const quern_header *headers = quern_task_info_headers(info);
     for (size_t i = 0; i < quern_task_info_header_count(info); i++) {
         char name[QN_NAME_SIZE_MAX + 16];
