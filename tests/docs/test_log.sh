@@ -51,7 +51,7 @@ logged.pop("no child could be started", None)  # the worker counts these, and lo
 # Lines of the program beside the worker.
 for source in ("handlers", "restart"):
     text = pathlib.Path(f"src/cli/work/{source}.c").read_text(encoding="utf-8")
-    for message in re.findall(r'qn_work_log_message\([^;]*?"([^"]+)"', text):
+    for message in re.findall(r'\b(?:qn_work_log_message|say)\([^;]*?"([^"]+)"', text):
         logged.setdefault(message, set())
     for message in re.findall(r'\(text, sizeof text, "([^"]+): %s"', text):
         logged.setdefault(message, set())
