@@ -133,6 +133,10 @@ enum qn_bug {
     QN_BUG_LOCK_LEFT_BEHIND = 222,   /* a task goes to another queue without its lock */
     QN_BUG_OLD_QUEUE_KEEPS_IT = 223, /* Redis: a task that goes is still in the queue it leaves */
     QN_BUG_CHANGE_FORGOTTEN = 224,   /* Redis: a spent task is archived without its checkpoint */
+    /* Early acks, prefork children */
+    QN_BUG_UNACKED_RUNS = 250, /* a run starts although its early ack was not confirmed */
+    QN_BUG_ACKED_AGAIN = 251,  /* a run whose child died in its handler goes to another child */
+    QN_BUG_ACKED_AHEAD = 252,  /* early acks are written for more runs than there are children */
     /* Unique tasks */
     QN_BUG_LOCK_NOT_RENEWED = 151,   /* the lock of a task that lives on ends with its first time */
     QN_BUG_ACTIVE_REPLACED = 152,    /* new data go into a task that is already running */

@@ -147,7 +147,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     if (status != QUERN_OK) {
         goto fail;
     }
-    qn_run_table_init(&worker->run_table);
+    qn_run_table_init(&worker->run_table, worker->options.concurrency);
     qn_random_init(&worker->random);
     worker->early_acks.stamp.session = qn_random_next(&worker->random);
     status = qn_pump_init(worker, err);

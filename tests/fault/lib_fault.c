@@ -220,6 +220,19 @@ void fault_kill(struct fault_site *site, struct test_child *child)
     test_child_kill(child);
 }
 
+pid_t fault_parent_of(pid_t pid)
+{
+    char path[64];
+    char text[512] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    TEST_REQUIRE(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
+    (void)close(fd);
+    const char *behind_name = strrchr(text, ')');
+    TEST_REQUIRE(behind_name != NULL && strlen(behind_name) > 4);
+    return (pid_t)strtol(behind_name + 4, NULL, 10); /* ") S 123" */
+}
+
 /* --- The journal ----------------------------------------------------------------------- */
 
 size_t fault_journal_size(const struct fault_site *site)

@@ -42,6 +42,8 @@ int fault_worker(int argc, char **argv);
 struct test_child fault_spawn_worker(const struct fault_site *site, const char *concurrency,
                                      const char *mode);
 
+/* As /proc has it. */
+pid_t fault_parent_of(pid_t pid);
 /* For worker programs of other tests: runs a worker with these options (on_log is filled in) until
  * the parent sends anything. Exit code. */
 int fault_serve(const char *url, const quern_mux *mux, const quern_worker_options *options);

@@ -141,7 +141,8 @@ static void place_run(struct quern_worker *worker, struct quern_run *run)
     run->in_child = worker->prefork != NULL && (entry == NULL || !entry->has_process);
     run->launcher = worker->launcher;
     if (run->in_child) {
-        run->child_item.is_short = qn_prefetch_is_short(&worker->pump.prefetch, type);
+        run->child_item.is_short =
+            !run->acks_first && qn_prefetch_is_short(&worker->pump.prefetch, type);
     }
     if (run->in_child) {
         const struct qn_task *task = &run->leased->task;

@@ -16,6 +16,7 @@
 
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "pool/prefork/prefork.h"
@@ -244,7 +245,7 @@ static void died(struct qn_prefork_item *item, bool started, const struct qn_pre
     struct quern_run *run = run_of(item);
     atomic_store(&run->writes, false);
     bool fallen = death->with_pool && has_fallen(worker);
-    if (!started) {
+    if (!started || QN_BUG(ACKED_AGAIN)) {
         /* Where the pool itself gives it up, it would do so again. */
         if (is_innocent(death) || !submit_again(worker, run)) {
             qn_execute_return(worker, run);

@@ -78,7 +78,8 @@ size_t qn_give_back_waiting(struct quern_worker *worker, int64_t now_mono_ns)
         bool late = now_mono_ns - run->leased_at_mono_ns > QN_TAKE_BACK_MS * QN_NS_PER_MS;
         if (late || worker->state != QN_WORKER_RUNNING || worker->clearing ||
             worker->paused[run->leased->queue_index]) {
-            bool aside = parked && late && worker->state == QN_WORKER_RUNNING;
+            bool aside =
+                parked && run->type->entry != NULL && late && worker->state == QN_WORKER_RUNNING;
             if (aside) {
                 qn_give_back_aside(worker, run, now_mono_ns);
                 continue;

@@ -11,6 +11,7 @@
 #include "worker/run/run_table.h"
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "worker/run/mux.h"
@@ -23,8 +24,9 @@ enum {
     GAP_NS_MAX = 20000000 /* 50 a second: another worker may have places for them */
 };
 
-void qn_run_table_init(struct qn_run_table *table)
+void qn_run_table_init(struct qn_run_table *table, uint32_t slots)
 {
+    table->slots = slots;
     qn_list_init(&table->held);
     qn_list_init(&table->waiting);
     qn_list_init(&table->starting);
@@ -43,18 +45,33 @@ void qn_run_table_free_types(struct qn_run_table *table)
     table->types = NULL;
 }
 
-/* NULL: memory is out. */
-static struct qn_run_type *type_of(struct qn_run_table *table, const struct qn_mux_entry *entry)
+static bool acks_for_child(const struct quern_run *run)
 {
+    return run->acks_first && run->in_child && !QN_BUG(ACKED_AHEAD);
+}
+
+static bool has_limit(const struct quern_run *run)
+{
+    return run->entry != NULL && (run->entry->options.concurrency > 0 || acks_for_child(run));
+}
+
+/* Of a run with a limit. NULL: memory is out. */
+static struct qn_run_type *type_of(struct qn_run_table *table, const struct quern_run *run)
+{
+    uint32_t limit = run->entry->options.concurrency;
+    const struct qn_mux_entry *entry = limit > 0 ? run->entry : NULL;
     struct qn_run_type *type = table->types;
     while (type != NULL && type->entry != entry) {
         type = type->next;
     }
-    if (type == NULL) {
-        type = qn_alloc_zero(1, sizeof *type);
+    if (type != NULL) {
+        return type;
     }
-    if (type != NULL && type->entry == NULL) {
+    type = qn_alloc_zero(1, sizeof *type);
+    if (type != NULL) {
         type->entry = entry;
+        type->limit =
+            limit == 0 || (acks_for_child(run) && limit > table->slots) ? table->slots : limit;
         qn_list_init(&type->parked);
         type->next = table->types;
         table->types = type;
@@ -62,36 +79,39 @@ static struct qn_run_type *type_of(struct qn_run_table *table, const struct qn_m
     return type;
 }
 
-/* As many as will find a place before they would be put aside. */
+/* As many as will find a place before they would be put aside. Those of no pattern are given back
+ * instead. */
 static uint32_t parked_max(const struct qn_run_type *type)
 {
-    uint32_t limit = type->entry->options.concurrency;
-    if (type->mean_ns == 0) {
-        return limit < QN_PREFETCH_MAX ? limit : QN_PREFETCH_MAX;
+    if (type->entry == NULL) {
+        return UINT32_MAX;
     }
-    int64_t in_time = QN_TAKE_BACK_MS * QN_NS_PER_MS / type->mean_ns * (int64_t)limit;
+    if (type->mean_ns == 0) {
+        return type->limit < QN_PREFETCH_MAX ? type->limit : QN_PREFETCH_MAX;
+    }
+    int64_t in_time = QN_TAKE_BACK_MS * QN_NS_PER_MS / type->mean_ns * (int64_t)type->limit;
     return in_time < QN_PREFETCH_MAX ? (uint32_t)in_time : QN_PREFETCH_MAX;
 }
 
 bool qn_run_table_place(struct qn_run_table *table, struct quern_run *run)
 {
     QN_ASSERT(run->phase == QN_RUN_WAITING);
-    if (run->entry == NULL || run->entry->options.concurrency == 0) {
+    if (!has_limit(run)) {
         return true;
     }
-    struct qn_run_type *type = type_of(table, run->entry);
+    struct qn_run_type *type = type_of(table, run);
     if (type == NULL) {
         return false;
     }
     run->type = type;
-    if (type->taken < run->entry->options.concurrency) {
+    if (type->taken < type->limit) {
         type->taken++;
         run->place = QN_PLACE_TAKEN;
         return true;
     }
     if (type->parked_count < parked_max(type)) {
         type->parked_count++;
-        table->parked_count++;
+        table->parked_count += type->entry != NULL ? 1 : 0;
         qn_list_append(&type->parked, &run->item.node);
         run->place = QN_PLACE_PARKED;
     }
@@ -101,7 +121,7 @@ bool qn_run_table_place(struct qn_run_table *table, struct quern_run *run)
 /* A place is free: the run that waits longest gets it. */
 static void promote(struct qn_run_table *table, struct qn_run_type *type)
 {
-    while (type->parked_count > 0 && type->taken < type->entry->options.concurrency) {
+    while (type->parked_count > 0 && type->taken < type->limit) {
         struct qn_list *node = qn_list_shift(&type->parked);
         QN_CONTAINER_OF(node, struct quern_run, item.node)->place = QN_PLACE_READY;
         qn_list_append(&table->ready, node);
@@ -126,7 +146,7 @@ static void leave_place(struct qn_run_table *table, struct quern_run *run)
     }
     if (run->place != QN_PLACE_TAKEN) {
         qn_list_remove(&run->item.node);
-        table->parked_count--;
+        table->parked_count -= type->entry != NULL ? 1 : 0;
     }
     run->place = QN_PLACE_NONE;
     promote(table, type);
@@ -140,7 +160,7 @@ bool qn_run_table_take_ready(struct qn_run_table *table, int64_t now_mono_ns, st
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, item.node);
         run->place = QN_PLACE_TAKEN;
         run->leased_at_mono_ns = now_mono_ns; /* from now on it waits for a slot */
-        table->parked_count--;
+        table->parked_count -= run->type->entry != NULL ? 1 : 0;
         qn_list_append(items, node);
         found = true;
         node = qn_list_shift(&table->ready);
@@ -154,7 +174,7 @@ int64_t qn_run_table_aside_ms(struct qn_run_table *table, const struct quern_run
     int64_t delay_ms = ASIDE_MS + (int64_t)qn_random_below(random, ASIDE_MS / 4);
     struct qn_run_type *type = run->type;
     if (type != NULL) {
-        int64_t gap_ns = type->mean_ns / (2 * (int64_t)type->entry->options.concurrency);
+        int64_t gap_ns = type->mean_ns / (2 * (int64_t)type->limit);
         gap_ns = gap_ns > GAP_NS_MIN ? gap_ns : GAP_NS_MIN;
         int64_t at_ns = type->back_at_mono_ns + (gap_ns < GAP_NS_MAX ? gap_ns : GAP_NS_MAX);
         at_ns = at_ns > now_mono_ns ? at_ns : now_mono_ns;
@@ -191,8 +211,7 @@ void qn_run_table_add(struct qn_run_table *table, struct quern_run *take_run)
 void qn_run_table_take_over(struct qn_run_table *table, struct quern_run *take_run)
 {
     qn_run_table_add(table, take_run);
-    bool is_limited = take_run->entry != NULL && take_run->entry->options.concurrency > 0;
-    struct qn_run_type *type = is_limited ? type_of(table, take_run->entry) : NULL;
+    struct qn_run_type *type = has_limit(take_run) ? type_of(table, take_run) : NULL;
     if (type != NULL) {
         take_run->type = type;
         take_run->place = QN_PLACE_TAKEN;

@@ -19,10 +19,13 @@
 #include "base/random.h"
 #include "worker/run/run.h"
 
-/* The runs of a pattern with a limit. */
+/* The runs of a pattern with a limit; or, of all others, those that are acked early and then go to
+ * a child: done is not written before a child can have them, so there are as many as slots. Parked
+ * ones wait as if in the pool: they count as taking a slot. */
 struct qn_run_type {
     struct qn_run_type *next;
-    const struct qn_mux_entry *entry;
+    const struct qn_mux_entry *entry; /* NULL: those with an early ack */
+    uint32_t limit;
     uint32_t taken; /* its runs in the pool, or on their way there */
     uint32_t parked_count;
     struct qn_list parked;   /* by item.node */
@@ -42,12 +45,13 @@ struct qn_run_table {
     uint32_t charged[QN_ALONE_CHARGES - 1]; /* [c - 1]: held runs of tasks of level c or above */
     struct qn_run_type *types;              /* owned */
     struct qn_list ready;                   /* by item.node: to be given to the pool */
-    size_t parked_count;                    /* waiting, but not in the pool: parked or ready */
+    size_t parked_count;                    /* for their pattern's limit: parked or ready */
     int64_t aside_until_mono_ns;            /* when the last run that found no place comes back */
     size_t stuck_count; /* pool threads that are lost to handlers which do not end */
+    uint32_t slots;     /* of the worker */
 };
 
-void qn_run_table_init(struct qn_run_table *table);
+void qn_run_table_init(struct qn_run_table *table, uint32_t slots);
 /* When no run is left. */
 void qn_run_table_free_types(struct qn_run_table *table);
 /* A run that waits: whether it may go to the pool (true also for patterns without a limit), or is

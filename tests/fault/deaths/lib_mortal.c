@@ -68,26 +68,12 @@ static quern_outcome run_nap(quern_run *run, const quern_task *task, void *user)
     return rest(run, task, *(const int *)user, NAP_MS);
 }
 
-/* As /proc has it. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[64];
-    char text[512] = "";
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    TEST_REQUIRE(fd >= 0 && read(fd, text, sizeof text - 1) > 0);
-    (void)close(fd);
-    const char *behind_name = strrchr(text, ')');
-    TEST_REQUIRE(behind_name != NULL && strlen(behind_name) > 4);
-    return (pid_t)strtol(behind_name + 4, NULL, 10); /* ") S 123" */
-}
-
 /* It rests until its own end, which is said to come from that of the others. */
 static quern_outcome run_killer(quern_run *run, const quern_task *task, void *user)
 {
     pid_t guard = getppid();
-    pid_t zygote = parent_of(guard);
-    pid_t worker = parent_of(zygote);
+    pid_t zygote = fault_parent_of(guard);
+    pid_t worker = fault_parent_of(zygote);
     bool all = strcmp(task->type, "despot") == 0;
     if (strcmp(task->type, "orphan") != 0) { /* it dies while its worker lives */
         fault_write(*(const int *)user, FAULT_START, run, fault_number(task));

@@ -251,6 +251,49 @@ static void an_early_ack_is_written_before_the_child_starts(void **state)
     rig_free(rig);
 }
 
+static void prepare_early_ahead(struct rig *rig)
+{
+    quern_error error = {0};
+    const quern_handler_options options = {.ack = QUERN_ACK_EARLY, .prefetch_max = 16};
+    assert_ok(quern_mux_handle(rig->mux, "early", rig_handler(), rig, &options, &error), error);
+}
+
+struct ahead {
+    struct rig *rig;
+    struct rig_worker *worker;
+};
+
+static bool has_given_back_or_acked(void *user)
+{
+    const struct ahead *ahead = user;
+    return rig_stats(ahead->worker).given_back > 0 ||
+           rig_queue(ahead->rig, "default").processed_total > 2;
+}
+
+/* What is written before its turn is lost with the worker, and waits for no other one. */
+static void no_early_ack_is_written_before_there_is_a_child_for_it(void **state)
+{
+    (void)state;
+    enum { COUNT = 20 };
+    struct rig *rig = rig_new_prefork(prepare_early_ahead);
+    char ids[COUNT][8];
+    for (size_t i = 0; i < COUNT; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "e%zu", i);
+        rig_put_task(rig, &(quern_task){
+                              .id = ids[i], .type = "early", .payload = "hold", .payload_size = 4});
+    }
+    struct rig_worker worker;
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 2, .drain = true});
+    rig_wait_starts(rig, 2);
+    assert_true(test_until(has_given_back_or_acked, &(struct ahead){rig, &worker}));
+    assert_int_equal(rig_queue(rig, "default").processed_total, 2);
+    rig_open_gate(rig);
+    assert_ok(rig_join(&worker), worker.error);
+    assert_int_equal(rig->start_count, COUNT);
+    assert_int_equal(rig_queue(rig, "default").processed_total, COUNT);
+    rig_free(rig);
+}
+
 static quern_outcome step(quern_run *run, const quern_task *task, void *user)
 {
     (void)user;
@@ -376,6 +419,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_shutdown_kills_what_does_not_end),
     cmocka_unit_test(the_delay_of_a_retry_is_asked_in_the_child),
     cmocka_unit_test(an_early_ack_is_written_before_the_child_starts),
+    cmocka_unit_test(no_early_ack_is_written_before_there_is_a_child_for_it),
     cmocka_unit_test(a_checkpoint_of_a_child_is_kept),
     cmocka_unit_test(a_checkpoint_of_a_child_stays_whole_at_the_end_of_its_worker),
     cmocka_unit_test(deaths_are_charged_with_their_facts),
