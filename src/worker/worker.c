@@ -319,15 +319,15 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     if (status != QUERN_OK) {
         goto deregister;
     }
+    (void)swap_pool(worker, pool); /* children of the program before may send results at once */
     status = start_children(worker, err);
     if (status != QUERN_OK) {
-        (void)qn_pool_stop(pool, INT64_MAX); /* it has no thread yet */
+        (void)qn_pool_stop(swap_pool(worker, NULL), INT64_MAX);
         goto deregister;
     }
     qn_mux_freeze(worker->mux);
     worker->is_mixed = worker->options.pool == QUERN_POOL_PREFORK && qn_mux_is_mixed(worker->mux);
     worker->only_aggregates = qn_mux_only_aggregates(worker->mux);
-    (void)swap_pool(worker, pool);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
            QN_LOG_TEXT("queues", worker->queues_text),
            QN_LOG_NUMBER("concurrency", worker->options.concurrency));

@@ -114,11 +114,16 @@ static bool take_result(struct quern_worker *worker, struct quern_run *run, stru
     qn_list_init(&items);
     qn_list_append(&items, &result->item.node);
     (void)pthread_mutex_lock(&worker->mutex);
-    run->references++;
-    bool wake = qn_pool_submit(worker->pool, &items);
+    struct qn_pool *pool = worker->pool; /* NULL: its end has come, and the child's soon will */
+    if (pool != NULL) {
+        run->references++;
+        if (qn_pool_submit(pool, &items)) {
+            qn_pool_wake(pool);
+        }
+    }
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (wake) {
-        qn_pool_wake(worker->pool);
+    if (pool == NULL) {
+        qn_free(result);
     }
     return true;
 }

@@ -280,6 +280,30 @@ static void task_without_attempts_left_is_archived_when_it_dies(struct contract 
     contract_assert_counted(c, "default", 1, 1);
 }
 
+/* A worker lowers retry_max of the runs that it has leased by the options of the handler. */
+static void attempts_that_the_handler_allows_hold_for_deaths_too(struct contract *c)
+{
+    struct qn_leased *run = contract_start(c, "a");
+    run->task.retry_max = 1;
+    assert_int_equal(crash(c, run, true), QN_APPLIED);
+    run = contract_take_id(c, "default", "a");
+    run->task.retry_max = 1;
+    assert_int_equal(contract_finish(c, run, QN_RETRY), QN_APPLIED);
+    contract_advance(c, 60000);
+    assert_int_equal(contract_forward(c, "default", NULL), 1);
+    run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->retry_count, 1);
+    run->task.retry_max = 1;
+    assert_int_equal(crash(c, run, false), QN_APPLIED); /* it has not begun */
+    run = contract_take_id(c, "default", "a");
+    run->task.retry_max = 1;
+    assert_int_equal(crash(c, run, true), QN_ARCHIVED);
+    struct contract_view view = contract_inspect(c, "default", "a");
+    assert_int_equal(view.state, QUERN_TASK_ARCHIVED);
+    assert_string_equal(view.error, "no attempts left: child died");
+    assert_int_equal(view.crash_count, 2);
+}
+
 static void task_run_by_an_operator_begins_anew(struct contract *c)
 {
     quern_error err = {0};
@@ -310,6 +334,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(deaths_within_the_window_are_remembered),
     CONTRACT_TEST(failures_do_not_make_poison),
     CONTRACT_TEST(task_without_attempts_left_is_archived_when_it_dies),
+    CONTRACT_TEST(attempts_that_the_handler_allows_hold_for_deaths_too),
     CONTRACT_TEST(task_run_by_an_operator_begins_anew),
 };
 CONTRACT_MAIN(tests)

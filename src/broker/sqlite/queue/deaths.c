@@ -45,7 +45,8 @@ static quern_status read_task(struct qn_queue_counters *counters, const struct q
             .died_at_ms = qn_query_column_sane(&query, 4)};
         fate->is_unique = sqlite3_column_int(query.statement, 6) != 0;
         fate->unique_until = sqlite3_column_int(query.statement, 7);
-        fate->is_spent = sqlite3_column_int(query.statement, 5) != 0 && !QN_BUG(SPENT_RUN_AGAIN);
+        bool is_spent = end->is_spent || sqlite3_column_int(query.statement, 5) != 0;
+        fate->is_spent = is_spent && !QN_BUG(SPENT_RUN_AGAIN);
     }
     return qn_query_finish(&query, err);
 }

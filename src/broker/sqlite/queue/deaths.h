@@ -14,6 +14,7 @@ struct qn_end {
     bool is_death; /* false: no task is charged with it */
     bool is_lone;
     bool is_child;         /* the process was a child or a command */
+    bool is_spent;         /* its handler's options leave no attempt, whatever the task says */
     int64_t started_at_ms; /* wall clock */
     int64_t seen_at_ms;    /* the latest heartbeat of its worker; 0: it has died just now */
     int64_t ok_at_ms;      /* of its queue on the host where it died */
