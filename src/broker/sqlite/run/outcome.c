@@ -268,8 +268,7 @@ static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_co
                          .is_death = !counters->is_leaving,
                          .is_lone = true,
                          .is_child = true,
-                         .is_spent =
-                             outcome->run->retry_count >= qn_task_change_retry_max(outcome),
+                         .is_spent = outcome->run->retry_count >= qn_task_change_retry_max(outcome),
                          .started_at_ms = counters->now_ms - outcome->lived_ms,
                          .ok_at_ms = queue->brake.ok_at_ms,
                          .cause = outcome->cause,
