@@ -28,7 +28,7 @@
 
 enum {
     BREAK_LOOK_MS = 20,
-    KILLED_MS = 2000, /* until the end of a child that was killed is reported */
+    KILLED_MS = 4000, /* until a child that was killed has ended: its pool gives it up after 2 s */
     GRACE_MS = 1000,
     GRACE_AT_ONCE_MS = 250,
     TELL_MS = 2000,

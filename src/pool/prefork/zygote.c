@@ -208,7 +208,8 @@ void qn_zygote_free(struct qn_zygote *zygote)
     if (zygote == NULL) {
         return;
     }
-    (void)shutdown(zygote->socket_fd, SHUT_RDWR); /* it kills all, then it ends */
+    (void)shutdown(zygote->socket_fd, SHUT_RDWR);              /* it kills all, then it ends */
+    (void)pidfd_send_signal(zygote->pid_fd, SIGCONT, NULL, 0); /* it may have been stopped */
     (void)await(zygote->pid_fd, POLLIN, END_MS);
     (void)pidfd_send_signal(zygote->pid_fd, SIGKILL, NULL, 0);
     siginfo_t info = {0};
