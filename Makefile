@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc)
 # How many tests run at a time: the long ones wait for events rather than compute.
-TEST_JOBS ?= $(shell expr $$(nproc) \* 3)
+TEST_JOBS ?= $(shell expr $$(nproc) \* 2)
 MINUTES ?= 30
 
 .PHONY: help demo reference release check check-full soak fuzz bench bench-peers lint format install \
