@@ -38,9 +38,11 @@ QUERN_API quern_status quern_handlers(quern_mux *mux, quern_error *err);
 }
 #endif
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): both are names */
 /* The beginning of quern_handlers, with the names of its parameters. */
 #define QUERN_HANDLERS(mux, err)                                                                   \
     const int quern_handlers_version = QUERN_VERSION_NUMBER;                                       \
     quern_status quern_handlers(quern_mux *mux, quern_error *err)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif

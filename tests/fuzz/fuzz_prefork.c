@@ -335,7 +335,8 @@ static void step(struct fuzz_input *input)
         touch_item(input);
         break;
     case 8:
-        world.verdicts = fuzz_byte(input) & fuzz_byte(input);
+        world.verdicts = fuzz_byte(input);
+        world.verdicts &= fuzz_byte(input);
         break;
     case 9:
         read_peer();

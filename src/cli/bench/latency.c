@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
@@ -270,6 +271,7 @@ static quern_status sample_rated(const struct qn_bench *bench, quern_client *cli
     if (status == QUERN_OK) {
         status = wait_taken(sheet, bench->task_count, err);
     }
+    QN_ASSERT(sheet->samples != NULL);
     memcpy(ret_samples, sheet->samples, bench->task_count * sizeof *ret_samples);
     return status;
 }

@@ -53,9 +53,9 @@ static struct qn_frame_header own_header(uint16_t kind, uint32_t size)
 {
     const uint64_t *words = find_page();
     struct qn_frame_header header = {.size = size, .kind = kind};
-    for (uint16_t slot = 0; slot < QN_PAGE_SLOTS; slot++) {
+    for (int slot = 0; slot < QN_PAGE_SLOTS; slot++) {
         if ((words[slot] & SLOT_STATE) == STARTED && words[slot] >> 2 > header.sequence) {
-            header.slot = slot;
+            header.slot = (uint16_t)slot;
             header.sequence = words[slot] >> 2;
         }
     }
@@ -186,9 +186,9 @@ static void flood_with_progress(void)
 {
     struct qn_buf body;
     qn_buf_init(&body, UINT32_MAX);
-    bool made = qn_wire_put_progress(&body, 50, "half");
+    TEST_REQUIRE(qn_wire_put_progress(&body, 50, "half"));
     struct qn_frame_header header = own_header(QN_WIRE_PROGRESS, (uint32_t)body.size);
-    while (made) {
+    for (;;) {
         send_frame(&header, (struct qn_bytes){body.data, body.size});
     }
 }
@@ -268,12 +268,13 @@ static void claim_its_window(void)
 {
     uint64_t *words = find_page();
     struct qn_frame_header header = own_header(QN_FRAME_RESULT, 0);
-    struct qn_frame_header others[QN_PAGE_SLOTS];
+    struct qn_frame_header others[QN_PAGE_SLOTS] = {0};
     size_t count = 0;
-    for (uint16_t slot = 0; slot < QN_PAGE_SLOTS; slot++) {
+    for (int slot = 0; slot < QN_PAGE_SLOTS; slot++) {
         if (slot != header.slot && words[slot] != 0) {
             words[slot] = (words[slot] & ~(uint64_t)SLOT_STATE) | STARTED;
-            others[count++] = (struct qn_frame_header){.slot = slot, .sequence = words[slot] >> 2};
+            others[count++] =
+                (struct qn_frame_header){.slot = (uint16_t)slot, .sequence = words[slot] >> 2};
         }
     }
     for (size_t i = 0; i < count; i++) {

@@ -240,12 +240,13 @@ static void measure_late(int64_t *ret_middle_ms, int64_t *ret_late_ms)
         late_ns[i] = crash->tasks[i].applied_at_ns - crash->tasks[i].start_at_ns;
     }
     qsort(late_ns, LATE_TASKS, sizeof late_ns[0], compare_ns);
+    int64_t middle_ns = late_ns[LATE_TASKS / 2];
+    int64_t most_ns = late_ns[LATE_TASKS * 99 / 100];
     print_message("death to pending: p50 %.1f ms, p99 %.1f ms, max %.1f ms\n",
-                  (double)late_ns[LATE_TASKS / 2] / 1e6,
-                  (double)late_ns[LATE_TASKS * 99 / 100] / 1e6,
+                  (double)middle_ns / 1e6, (double)most_ns / 1e6,
                   (double)late_ns[LATE_TASKS - 1] / 1e6);
-    *ret_middle_ms = late_ns[LATE_TASKS / 2] / QN_NS_PER_MS;
-    *ret_late_ms = late_ns[LATE_TASKS * 99 / 100] / QN_NS_PER_MS;
+    *ret_middle_ms = middle_ns / QN_NS_PER_MS;
+    *ret_late_ms = most_ns / QN_NS_PER_MS;
     crash_close(crash);
 }
 

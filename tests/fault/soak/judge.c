@@ -9,6 +9,11 @@
  * death of a child, and its worker lost one; which one is not recorded, so the caller compares the
  * number of such starts with that of killed children.
  *
+ * A start with an older fence than the one before it has one explanation: its worker was stopped for
+ * less than its lease lasts, and meanwhile the clock of the server ended that lease, and another
+ * worker ran the task. Nothing in its own process can tell it so; the fence is there for what it
+ * then writes, and the broker refuses its outcome.
+ *
  * Not every run is recorded: its process can be lost between the lease and the handler's first
  * record. If the run before was lost, too, that makes no difference. If it had failed, the start
  * after the unrecorded one names a dead worker as its cause, and not the retry. */
@@ -115,6 +120,21 @@ static bool may_be_unwritten(const struct soak_journal *journal, const struct ru
     return false;
 }
 
+/* Whether this start is that of an older lease, which its worker took for valid. */
+static bool is_late(const struct soak_journal *journal, const struct run *run,
+                    const struct fault_record *record)
+{
+    bool turned = false;
+    bool stopped = false;
+    for (size_t i = 0; i < journal->event_count; i++) {
+        const struct soak_event *event = &journal->events[i];
+        bool then = event->from_ms <= run->at_ms && event->until_ms >= run->at_ms;
+        turned = turned || (then && event->kind == SOAK_TURNED);
+        stopped = stopped || (then && event->kind == SOAK_HINDERED && event->pid == record->pid);
+    }
+    return record->fence < run->fence && turned && stopped;
+}
+
 static const char *find_fault(const struct soak_journal *journal, struct run *run,
                               const struct fault_record *record)
 {
@@ -171,6 +191,10 @@ static void show_history(const struct soak_journal *journal, uint64_t task, int6
 static void judge_start(const struct soak_journal *journal, struct run *run,
                         const struct fault_record *record, struct soak_verdict *verdict)
 {
+    if (is_late(journal, run, record)) {
+        verdict->extra++;
+        return;
+    }
     run->lost_at_ms = 0;
     const char *fault = find_fault(journal, run, record);
     if (fault != NULL) {

@@ -163,6 +163,24 @@ static void death_of_a_child_explains_the_start_that_names_it_alone(void **state
     assert_int_equal(unexplained(&trial), 1);
 }
 
+static void late_start_of_a_worker_that_stood_still_while_the_clock_was_turned_is_explained(
+    void **state)
+{
+    (void)state;
+    struct trial trial = {.records = {begin(OTHER, 3000, 2, QUERN_CAUSE_LEASE_EXPIRED),
+                                      begin(ALIVE, 4001, 1, QUERN_CAUSE_NONE)},
+                          .count = 2,
+                          .events = {hindrance(ALIVE, 1000, 4000),
+                                     {.kind = SOAK_TURNED, .from_ms = 2000, .until_ms = 7000}},
+                          .event_count = 2};
+    assert_int_equal(unexplained(&trial), 0);
+    trial.events[0] = hindrance(OTHER, 1000, 4000);
+    assert_int_equal(unexplained(&trial), 1);
+    trial.events[0] = hindrance(ALIVE, 1000, 4000);
+    trial.event_count = 1;
+    assert_int_equal(unexplained(&trial), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(start_after_the_death_of_its_worker_is_explained),
     cmocka_unit_test(start_while_the_run_before_it_lives_is_not),
@@ -172,6 +190,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lease_that_nobody_could_prolong_for_too_long_is_explained),
     cmocka_unit_test(retry_whose_worker_died_before_it_wrote_is_explained),
     cmocka_unit_test(death_of_a_child_explains_the_start_that_names_it_alone),
+    cmocka_unit_test(
+        late_start_of_a_worker_that_stood_still_while_the_clock_was_turned_is_explained),
 };
 
 TEST_MAIN(tests)

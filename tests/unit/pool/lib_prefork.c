@@ -372,6 +372,14 @@ void lib_prefork_run(struct lib_prefork *fixture, struct lib_prefork_item *item,
     (void)lib_prefork_wait(fixture, item);
 }
 
+int lib_prefork_warned(struct lib_prefork *fixture)
+{
+    (void)pthread_mutex_lock(&fixture->mutex);
+    int warned = fixture->warned;
+    (void)pthread_mutex_unlock(&fixture->mutex);
+    return warned;
+}
+
 void lib_prefork_wait_ended(struct lib_prefork *fixture, int count)
 {
     int64_t until_ns = qn_clock_mono_ns() + TEST_PATIENCE_MS * QN_NS_PER_MS;

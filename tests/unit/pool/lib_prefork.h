@@ -54,7 +54,7 @@ struct lib_prefork {
     uint64_t deaths;
     int gone;
     int ended;  /* children, as the log says */
-    int warned; /* warnings in the log */
+    int warned; /* see lib_prefork_warned */
     int begun;  /* calls of begin */
     bool holds; /* begin waits until it is false */
     bool refuse_begin;
@@ -85,6 +85,7 @@ void lib_prefork_wait_frame(struct lib_prefork *fixture, struct lib_prefork_item
 void lib_prefork_release(struct lib_prefork *fixture);
 /* Until `begin` has refused so many; then it refuses no more. */
 void lib_prefork_wait_refused(struct lib_prefork *fixture, int count);
+int lib_prefork_warned(struct lib_prefork *fixture); /* warnings so far */
 /* Until the log has said of so many children that they ended. */
 void lib_prefork_wait_ended(struct lib_prefork *fixture, int count);
 void lib_prefork_wait_gone(struct lib_prefork *fixture);

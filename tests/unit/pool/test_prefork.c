@@ -383,12 +383,12 @@ static void children_that_are_told_to_end_are_no_warning(void **state)
     lib_prefork_run(&pool, &item, "p"); /* in one of them, the others have run nothing */
     qn_prefork_reload(pool.prefork, next);
     lib_prefork_wait_ended(&pool, 3);
-    assert_int_equal(pool.warned, 0);
+    assert_int_equal(lib_prefork_warned(&pool), 0);
     lib_prefork_run(&pool, &item, "p");
     pid_t pid = (pid_t)strtol(item.result, NULL, 10);
     assert_int_equal(kill(pid, SIGKILL), 0); /* idle, and not told to end */
     lib_prefork_wait_ended(&pool, 4);
-    assert_int_equal(pool.warned, 1);
+    assert_int_equal(lib_prefork_warned(&pool), 1);
     lib_prefork_stop(&pool);
     assert_int_equal(pool.warned, 1);
 }

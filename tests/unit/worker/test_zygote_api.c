@@ -81,7 +81,9 @@ static int threads_main(int argc, char **argv)
     (void)argv;
     struct thread thread;
     begin_thread(&thread);
-    return serve();
+    int code = serve();
+    end_thread(&thread); /* else TSan's report of it is the last that the program says */
+    return code;
 }
 
 static quern_status exec_role(const char *role, quern_zygote **ret_zygote, quern_error *err)

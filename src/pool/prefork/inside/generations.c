@@ -27,7 +27,7 @@
 #include "quern/log.h"
 
 enum { EVENTS_MAX = 64 }; /* of a zygote at a time: others have their turn */
-static const char BROKEN[] = "broke the rules of its connection and was ended";
+static const char broken[] = "broke the rules of its connection and was ended";
 
 static struct qn_prefork_child *child_of(struct qn_list *node)
 {
@@ -209,7 +209,7 @@ static void take_event(struct qn_prefork *prefork, struct qn_generation *generat
 {
     struct qn_prefork_child *child = find_child(prefork, generation, event->number);
     if (event->kind == QN_ZYGOTE_GONE) {
-        lose_generation(prefork, generation, event->error_number != 0 ? BROKEN : "has ended");
+        lose_generation(prefork, generation, event->error_number != 0 ? broken : "has ended");
         return;
     }
     bool is_true = can_be_true(prefork, child, event);
@@ -218,7 +218,7 @@ static void take_event(struct qn_prefork *prefork, struct qn_generation *generat
     }
     if (!is_true) {
         qn_zygote_refuse(generation->zygote);
-        lose_generation(prefork, generation, BROKEN);
+        lose_generation(prefork, generation, broken);
     } else if (child == NULL) {
         return;
     } else if (event->kind == QN_ZYGOTE_STARTED) {

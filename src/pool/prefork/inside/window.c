@@ -37,13 +37,13 @@ static bool has_room(const struct qn_prefork_child *child)
 static void list_room(struct qn_prefork_child *child, bool low)
 {
     struct qn_prefork *prefork = child->prefork;
+    const struct qn_prefork_item *head = child->count > 0 ? child->window[0] : NULL;
     if (!has_room(child)) {
         qn_list_remove(&child->room_node);
-    } else if (child->count == 0) {
+    } else if (head == NULL) {
         qn_list_remove(&child->room_node);
         qn_list_prepend(&prefork->idle, &child->room_node); /* the warmest one is used first */
-    } else if (child->window[0]->is_short &&
-               (!low || child->count <= prefork->options.window / 2)) {
+    } else if (head->is_short && (!low || child->count <= prefork->options.window / 2)) {
         qn_list_remove(&child->room_node);
         qn_list_append(&prefork->partial, &child->room_node);
     }
