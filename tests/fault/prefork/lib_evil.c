@@ -268,7 +268,7 @@ static void claim_its_window(void)
 {
     uint64_t *words = find_page();
     struct qn_frame_header header = own_header(QN_FRAME_RESULT, 0);
-    struct qn_frame_header others[QN_PAGE_SLOTS] = {0};
+    struct qn_frame_header others[QN_PAGE_SLOTS];
     size_t count = 0;
     for (int slot = 0; slot < QN_PAGE_SLOTS; slot++) {
         if (slot != header.slot && words[slot] != 0) {

@@ -9,10 +9,10 @@
  * death of a child, and its worker lost one; which one is not recorded, so the caller compares the
  * number of such starts with that of killed children.
  *
- * A start with an older fence than the one before it has one explanation: its worker was stopped for
- * less than its lease lasts, and meanwhile the clock of the server ended that lease, and another
- * worker ran the task. Nothing in its own process can tell it so; the fence is there for what it
- * then writes, and the broker refuses its outcome.
+ * A start with an older fence than the one before it has one explanation: its worker was stopped
+ * for less than its lease lasts, and meanwhile the clock of the server ended that lease, and
+ * another worker ran the task. Nothing in its own process can tell it so; the fence is there for
+ * what it then writes, and the broker refuses its outcome.
  *
  * Not every run is recorded: its process can be lost between the lease and the handler's first
  * record. If the run before was lost, too, that makes no difference. If it had failed, the start
