@@ -441,6 +441,13 @@ void sim_model_extend(struct sim_process *process, const struct qn_extension *ex
 
 /* --- Handlers --------------------------------------------------------------------------- */
 
+/* Whether a worker may have to go on without the end of its handler: that one then counts as none.
+ * A task that kills its process does so in its time, cancelled or not. */
+static bool ignores_cancellation(const struct sim_task *task)
+{
+    return task->kind == SIM_HANG || task->kind == SIM_KILL || task->kind == SIM_KINDS;
+}
+
 void sim_model_run_begins(struct sim_process *process, struct sim_task *task, uint64_t token,
                           int64_t entered_ns)
 {
@@ -459,14 +466,14 @@ void sim_model_run_begins(struct sim_process *process, struct sim_task *task, ui
     }
     lease->begun = true;
     task->runs++;
-    sim_facts_of(process)->running += task->kind == SIM_HANG ? 0 : 1;
+    sim_facts_of(process)->running += ignores_cancellation(task) ? 0 : 1;
 }
 
 void sim_model_run_ends(struct sim_process *process, struct sim_task *task, uint64_t token,
                         bool done)
 {
     sim_trace("%s has run %s%s", process->name, task->id, done ? ", done" : "");
-    sim_facts_of(process)->running -= task->kind == SIM_HANG ? 0 : 1;
+    sim_facts_of(process)->running -= ignores_cancellation(task) ? 0 : 1;
     lease_of(task, token)->done = done;
 }
 
