@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BESIDE = 6, TRAINING = 40 };
+enum { BESIDE = 6, TRAINING = 40, BEHIND_MAX = 3 }; /* in a window */
 
 static void prepare(struct rig *rig)
 {
@@ -119,7 +119,8 @@ static void attack(struct siege *siege, const struct evil_way *way)
     siege->evil++;
 }
 
-/* None of the others was harmed, or ran twice; what was used up for them is given back. */
+/* None of the others was harmed; what was used up for them is given back. A child may have begun
+ * the next of its window before we read what it did wrong: those alone run again. */
 static void end_siege(struct siege *siege)
 {
     struct rig *rig = siege->rig;
@@ -127,7 +128,7 @@ static void end_siege(struct siege *siege)
     assert_int_equal(rig_state(rig, "beside"), QUERN_TASK_ACTIVE);
     rig_open_gate(rig);
     rig_wait_reports(rig, siege->good + TRAINING + siege->evil);
-    assert_int_equal(rig->start_count, siege->good);
+    assert_in_range(rig->start_count, siege->good, siege->good + siege->evil * BEHIND_MAX);
     assert_int_equal(rig->stale_count, 0);
     assert_true(test_until(has_few_descriptors, &siege->descriptors));
     /* ASan keeps 256 MiB that were freed. */
