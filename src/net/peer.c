@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* peer.c - how long to wait for a peer.
  *
- * Patience may become shorter at any time, so a sleeping thread checks it every
- * PATIENCE_LOOK_MS. */
+ * Patience may become shorter, and a peer may be abandoned, at any time, so a sleeping thread
+ * checks that every PATIENCE_LOOK_MS. */
 #include "net/peer.h"
 
 #include <stdatomic.h>
@@ -13,8 +13,16 @@
 #define PATIENCE_LOOK_MS 100
 #define SLEEP_MS_MAX 3600000
 
+bool qn_peer_is_abandoned(const struct qn_peer *peer)
+{
+    return peer->abandoned != NULL && atomic_load(peer->abandoned);
+}
+
 int64_t qn_peer_end(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns)
 {
+    if (qn_peer_is_abandoned(peer)) {
+        return begun_mono_ns;
+    }
     int64_t patience_ms = peer->patience_ms != NULL ? atomic_load(peer->patience_ms) : INT64_MAX;
     if (patience_ms >= peer->timeout_ms) {
         return deadline_mono_ns; /* it is as long as the deadline was made for */
@@ -30,6 +38,7 @@ int qn_peer_sleep_ms(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t 
         return 0;
     }
     int64_t left_ms = left_ns / 1000000 + 1; /* rounded up */
-    int64_t sleep_ms_max = peer->patience_ms == NULL ? SLEEP_MS_MAX : PATIENCE_LOOK_MS;
+    bool looks = peer->patience_ms != NULL || peer->abandoned != NULL;
+    int64_t sleep_ms_max = looks ? PATIENCE_LOOK_MS : SLEEP_MS_MAX;
     return left_ms > sleep_ms_max ? (int)sleep_ms_max : (int)left_ms;
 }

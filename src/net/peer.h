@@ -2,10 +2,11 @@
 /* peer.h - the other end of a socket: where it is, and how long it is waited for.
  *
  * Each wait has a deadline on CLOCK_MONOTONIC. It may end earlier: the owner of a peer can shorten
- * its patience while waits are in progress. */
+ * its patience, or abandon the peer, while waits are in progress. */
 #ifndef QN_NET_PEER_H
 #define QN_NET_PEER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The texts are borrowed. */
@@ -18,8 +19,10 @@ struct qn_peer {
     int64_t timeout_ms;                 /* of an answer */
     const _Atomic int64_t *patience_ms; /* when it becomes shorter than timeout_ms, waits end that
                                          * long after they began; NULL: never */
+    const _Atomic bool *abandoned;      /* when it becomes true, waits end; NULL: never */
 };
 
+bool qn_peer_is_abandoned(const struct qn_peer *peer);
 /* When a wait that began then is to end: at its deadline, or earlier where patience is shorter. */
 int64_t qn_peer_end(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns);
 /* How long to sleep in such a wait until the clock is read again; 0: the wait has ended. */

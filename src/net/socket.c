@@ -53,6 +53,9 @@ static quern_status lost(struct qn_socket *socket, const char *words, quern_erro
 static quern_status too_slow(struct qn_socket *socket, quern_error *err)
 {
     int64_t ms = socket->timeout_ms > 0 ? socket->timeout_ms : socket->peer->timeout_ms;
+    if (qn_peer_is_abandoned(socket->peer)) {
+        return lost(socket, "another server was chosen meanwhile", err);
+    }
     int64_t waited_ms = qn_peer_end(socket->peer, 0, ms * 1000000) / 1000000;
     qn_socket_close(socket);
     return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no answer within %lld ms", socket->peer->address,

@@ -2,11 +2,10 @@
 /* channel.c - the beginning and the end of a channel. */
 #include "redis/channel.h"
 
-void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *endpoint,
-                     const char *role)
+void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, const char *role)
 {
     pthread_mutex_init(&channel->mutex, NULL);
-    qn_connection_init(&channel->connection, endpoint);
+    qn_connection_init(&channel->connection, failover);
     channel->connection.role = role;
     channel->arena = (struct qn_arena){0};
     qn_random_init(&channel->random);
@@ -14,7 +13,7 @@ void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *endpo
 
 void qn_channel_finish(struct qn_channel *channel)
 {
-    qn_connection_close(&channel->connection);
+    qn_connection_finish(&channel->connection);
     qn_arena_finish(&channel->arena);
     pthread_mutex_destroy(&channel->mutex);
 }

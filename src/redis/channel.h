@@ -21,8 +21,7 @@ struct qn_channel {
 };
 
 /* role: for the name of the connection, "" for none (connection.h). Both are borrowed. */
-void qn_channel_init(struct qn_channel *channel, const struct qn_endpoint *endpoint,
-                     const char *role);
+void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, const char *role);
 void qn_channel_finish(struct qn_channel *channel);
 
 #endif

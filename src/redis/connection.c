@@ -10,10 +10,25 @@
 
 #define RECEIVE_MAX 16 /* of a look without waiting: a server that never pauses must not hold it */
 
-void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint)
+void qn_connection_init_at(struct qn_connection *connection, struct qn_endpoint *endpoint)
 {
-    *connection = (struct qn_connection){.endpoint = endpoint, .role = ""};
+    *connection = (struct qn_connection){.endpoint = qn_endpoint_ref(endpoint), .role = ""};
     qn_socket_init(&connection->socket, &endpoint->peer);
+}
+
+void qn_connection_init(struct qn_connection *connection, struct qn_failover *failover)
+{
+    const struct qn_choice choice = qn_failover_current(failover);
+    qn_connection_init_at(connection, choice.endpoint);
+    qn_endpoint_unref(choice.endpoint);
+    connection->failover = failover;
+}
+
+void qn_connection_finish(struct qn_connection *connection)
+{
+    qn_connection_close(connection);
+    qn_endpoint_unref(connection->endpoint);
+    connection->endpoint = NULL;
 }
 
 void qn_connection_close(struct qn_connection *connection)
@@ -24,7 +39,10 @@ void qn_connection_close(struct qn_connection *connection)
 
 bool qn_connection_is_stale(const struct qn_connection *connection)
 {
-    return qn_decode_has_unread(&connection->decoder) || qn_socket_is_stale(&connection->socket);
+    bool is_older = connection->failover != NULL &&
+                    !qn_failover_is_current(connection->failover, connection->generation);
+    return is_older || qn_decode_has_unread(&connection->decoder) ||
+           qn_socket_is_stale(&connection->socket);
 }
 
 /* Closes it after a failure, and passes the status on. */

@@ -15,19 +15,27 @@
 #include "quern/status.h"
 #include "redis/decode.h"
 #include "redis/endpoint.h"
+#include "redis/failover.h"
 #include "redis/reply.h"
 
 struct qn_connection {
-    const struct qn_endpoint *endpoint;
+    struct qn_failover *failover; /* that chooses the endpoint; NULL: it is fixed */
+    struct qn_endpoint *endpoint; /* of the latest attempt to open it; a reference */
+    uint64_t generation;          /* of that choice */
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;
     uint64_t opened_count; /* grows with each connection: requests sent on an older one are void */
 };
-void qn_connection_init(struct qn_connection *connection, const struct qn_endpoint *endpoint);
+/* To the server that `failover`, which is borrowed, chooses whenever the connection opens. */
+void qn_connection_init(struct qn_connection *connection, struct qn_failover *failover);
+/* Always to this server. */
+void qn_connection_init_at(struct qn_connection *connection, struct qn_endpoint *endpoint);
 void qn_connection_close(struct qn_connection *connection);
+void qn_connection_finish(struct qn_connection *connection);
 /* Whether an open connection on which no reply is expected cannot be used any more: the server has
- * closed it, or has sent more than was requested, so that replies and requests no longer match. */
+ * closed it, or has sent more than was requested, so that replies and requests no longer match; or
+ * another server was chosen since. */
 bool qn_connection_is_stale(const struct qn_connection *connection);
 /* Either all bytes go out, or the connection is closed. socket.sent_bytes grows by those that may
  * have reached the server. QUERN_E_CONNECT, QUERN_E_TIMEOUT. */

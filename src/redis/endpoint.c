@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory/alloc.h"
 #include "base/memory/secret.h"
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -189,31 +190,38 @@ static const char *copy_text(char **at, const char *text)
     return copy;
 }
 
-static quern_status copy_strings(struct qn_endpoint *endpoint, const struct qn_url *url,
-                                 const struct draft *draft, quern_error *err)
+/* The texts of an endpoint, in its memory: it must not hold any yet. */
+struct texts {
+    const char *host;
+    const char *port;
+    const char *path; /* of a socket; "": none */
+    const char *user;
+    const char *password;
+};
+
+static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts *texts,
+                               quern_error *err)
 {
-    bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
-    const char *port = url->port[0] == '\0' ? "6379" : url->port;
-    bool is_ipv6 = strchr(url->host, ':') != NULL;
-    size_t size = 2 * (strlen(url->host) + strlen(port) + strlen(url->path)) + strlen(url->user) +
-                  strlen(draft->password) + 128;
+    bool is_ipv6 = strchr(texts->host, ':') != NULL;
+    size_t size = 2 * (strlen(texts->host) + strlen(texts->port) + strlen(texts->path)) +
+                  strlen(texts->user) + strlen(texts->password) + 128;
     endpoint->memory = qn_secret_alloc(size);
     if (endpoint->memory == NULL) {
         return qn_error_nomem(err);
     }
     char *at = endpoint->memory;
-    endpoint->peer.host = copy_text(&at, url->host);
-    endpoint->peer.port = copy_text(&at, port);
-    endpoint->peer.path = copy_text(&at, is_socket ? url->path : "");
-    endpoint->user = copy_text(&at, url->user);
-    endpoint->password = copy_text(&at, draft->password);
+    endpoint->peer.host = copy_text(&at, texts->host);
+    endpoint->peer.port = copy_text(&at, texts->port);
+    endpoint->peer.path = copy_text(&at, texts->path);
+    endpoint->user = copy_text(&at, texts->user);
+    endpoint->password = copy_text(&at, texts->password);
     endpoint->peer.address = at;
     size_t left = size - (size_t)(at - endpoint->memory);
-    if (is_socket) {
-        (void)snprintf(at, left, "redis-socket://%s?db=%lld", url->path, (long long)endpoint->db);
+    if (texts->path[0] != '\0') {
+        (void)snprintf(at, left, "redis-socket://%s?db=%lld", texts->path, (long long)endpoint->db);
     } else {
-        (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", url->host,
-                       is_ipv6 ? "]" : "", port, (long long)endpoint->db);
+        (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", texts->host,
+                       is_ipv6 ? "]" : "", texts->port, (long long)endpoint->db);
     }
     return QUERN_OK;
 }
@@ -235,7 +243,13 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
         endpoint->db = 0;
     }
     if (status == QUERN_OK) {
-        status = copy_strings(endpoint, url, &draft, err);
+        bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
+        const struct texts texts = {.host = url->host,
+                                    .port = url->port[0] == '\0' ? "6379" : url->port,
+                                    .path = is_socket ? url->path : "",
+                                    .user = url->user,
+                                    .password = draft.password};
+        status = copy_texts(endpoint, &texts, err);
     }
     explicit_bzero(&draft, sizeof draft);
     return status;
@@ -245,4 +259,71 @@ void qn_endpoint_finish(struct qn_endpoint *endpoint)
 {
     qn_secret_free(endpoint->memory);
     *endpoint = (struct qn_endpoint){.memory = NULL};
+}
+
+/* --- References ----------------------------------------------------------------------- */
+
+/* On the heap from now on. */
+static struct qn_endpoint *keep(struct qn_endpoint *endpoint)
+{
+    endpoint->peer.abandoned = &endpoint->abandoned;
+    atomic_store(&endpoint->refs, 1);
+    return endpoint;
+}
+
+quern_status qn_endpoint_new(const struct qn_url *url, const struct qn_endpoint_terms *terms,
+                             struct qn_endpoint **ret_endpoint, quern_error *err)
+{
+    struct qn_endpoint *endpoint = qn_alloc_zero(1, sizeof *endpoint);
+    if (endpoint == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = qn_endpoint_init(endpoint, url, err);
+    if (status != QUERN_OK) {
+        qn_free(endpoint);
+        return status;
+    }
+    struct qn_peer *peer = &endpoint->peer;
+    peer->connect_timeout_ms =
+        terms->connect_timeout_ms > 0 ? terms->connect_timeout_ms : peer->connect_timeout_ms;
+    peer->timeout_ms = terms->timeout_ms > 0 ? terms->timeout_ms : peer->timeout_ms;
+    peer->patience_ms = terms->patience_ms;
+    *ret_endpoint = keep(endpoint);
+    return QUERN_OK;
+}
+
+quern_status qn_endpoint_at(const struct qn_endpoint *model, const char *host, const char *port,
+                            struct qn_endpoint **ret_endpoint, quern_error *err)
+{
+    struct qn_endpoint *endpoint = qn_alloc_zero(1, sizeof *endpoint);
+    if (endpoint == NULL) {
+        return qn_error_nomem(err);
+    }
+    endpoint->peer = model->peer;
+    endpoint->name = model->name;
+    endpoint->db = model->db;
+    endpoint->mode = model->mode;
+    const struct texts texts = {
+        .host = host, .port = port, .path = "", .user = model->user, .password = model->password};
+    quern_status status = copy_texts(endpoint, &texts, err);
+    if (status != QUERN_OK) {
+        qn_free(endpoint);
+        return status;
+    }
+    *ret_endpoint = keep(endpoint);
+    return QUERN_OK;
+}
+
+struct qn_endpoint *qn_endpoint_ref(struct qn_endpoint *endpoint)
+{
+    (void)atomic_fetch_add(&endpoint->refs, 1);
+    return endpoint;
+}
+
+void qn_endpoint_unref(struct qn_endpoint *endpoint)
+{
+    if (endpoint != NULL && atomic_fetch_sub(&endpoint->refs, 1) == 1) {
+        qn_endpoint_finish(endpoint);
+        qn_free(endpoint);
+    }
 }

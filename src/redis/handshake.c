@@ -108,6 +108,33 @@ static const char *field(const struct qn_reply *hello, const char *name)
     return "";
 }
 
+/* Is it the kind of server that the URL says, and the one that may write? */
+static quern_status judge_place(const struct qn_connection *connection, const char *mode,
+                                const char *role, quern_error *err)
+{
+    static const struct {
+        const char *mode;
+        const char *words;
+    } wanted[] = {
+        [QN_SERVER_STANDALONE] = {"standalone", "a standalone server"},
+        [QN_SERVER_SENTINEL] = {"sentinel", "a sentinel"},
+        [QN_SERVER_CLUSTER] = {"cluster", "a node of a cluster"},
+    };
+    const char *address = connection->endpoint->peer.address;
+    enum qn_server_mode kind = connection->endpoint->mode;
+    if (strcmp(mode, wanted[kind].mode) != 0) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED, "%s: runs in %.20s mode: %s is required",
+                            address, mode, wanted[kind].words);
+    }
+    if (kind == QN_SERVER_STANDALONE &&
+        (strcmp(role, "replica") == 0 || strcmp(role, "slave") == 0)) {
+        return qn_error_set(err, QUERN_E_BUSY,
+                            "%s: this is a replica, and nothing can be stored here (READONLY)",
+                            address);
+    }
+    return QUERN_OK;
+}
+
 static quern_status judge(const struct qn_connection *connection, const struct qn_reply *hello,
                           quern_error *err)
 {
@@ -127,12 +154,7 @@ static quern_status judge(const struct qn_connection *connection, const struct q
                             "%s: this is version %.20s: Redis 6.2 or newer is required", address,
                             version);
     }
-    if (strcmp(mode, "standalone") != 0) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED,
-                            "%s: runs in %.20s mode: a standalone server is required", address,
-                            mode);
-    }
-    return QUERN_OK;
+    return judge_place(connection, mode, field(hello, "role"), err);
 }
 
 static quern_status receive_answers(struct qn_connection *connection, struct qn_arena *arena,

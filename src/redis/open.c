@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* open.c - connects, and shakes hands (handshake.c), both within the time for connecting. */
+/* open.c - connects, and shakes hands (handshake.c), both within the time for connecting.
+ *
+ * A server that is down, loading or a replica is left for the next one of the list at once. A wrong
+ * password or a server of another kind is a mistake, and no other server hides it. */
 #include "redis/open.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "net/connect.h"
 #include "redis/handshake.h"
 
@@ -20,18 +24,65 @@ static quern_status connect_and_greet(struct qn_connection *connection, int64_t 
     return status;
 }
 
-quern_status qn_open_connection(struct qn_connection *connection, int64_t deadline_mono_ns,
-                                quern_error *err)
+/* `left`: how many servers, this one included, share the time until the deadline. */
+static quern_status try_endpoint(struct qn_connection *connection, size_t left,
+                                 int64_t deadline_mono_ns, quern_error *err)
 {
-    if (connection->socket.fd >= 0) {
-        return QUERN_OK;
-    }
+    int64_t now_mono_ns = qn_clock_mono_ns();
     int64_t connect_by_ns =
-        qn_clock_mono_ns() + connection->endpoint->peer.connect_timeout_ms * 1000000;
+        now_mono_ns + connection->endpoint->peer.connect_timeout_ms * QN_NS_PER_MS;
+    int64_t share_by_ns = now_mono_ns + (deadline_mono_ns - now_mono_ns) / (int64_t)left;
     quern_status status = connect_and_greet(
-        connection, connect_by_ns < deadline_mono_ns ? connect_by_ns : deadline_mono_ns, err);
+        connection, connect_by_ns < share_by_ns ? connect_by_ns : share_by_ns, err);
     if (status != QUERN_OK) {
         qn_connection_close(connection);
     }
     return status;
+}
+
+/* Whether another server, or the same one later, may be better. */
+static bool may_pass(quern_status status)
+{
+    return status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_BUSY;
+}
+
+static void use(struct qn_connection *connection, const struct qn_choice *choice)
+{
+    qn_endpoint_unref(connection->endpoint);
+    connection->endpoint = choice->endpoint;
+    connection->generation = choice->generation;
+    connection->socket.peer = &choice->endpoint->peer;
+}
+
+quern_status qn_open_connection(struct qn_connection *connection, int64_t deadline_mono_ns,
+                                quern_error *err)
+{
+    struct qn_failover *failover = connection->failover;
+    if (connection->socket.fd >= 0) {
+        return QUERN_OK;
+    }
+    if (failover == NULL) {
+        return try_endpoint(connection, 1, deadline_mono_ns, err);
+    }
+    quern_error error = {0};
+    size_t cycle = qn_failover_cycle(failover);
+    quern_status status = QUERN_E_CONNECT;
+    for (size_t left = cycle; left > 0 && may_pass(status); left--) {
+        struct qn_choice choice;
+        status = qn_failover_choose(failover, deadline_mono_ns, &choice, &error);
+        if (status != QUERN_OK) {
+            break; /* the source does not know either */
+        }
+        use(connection, &choice);
+        status = try_endpoint(connection, left, deadline_mono_ns, &error);
+        if (status == QUERN_OK) {
+            qn_failover_answer(failover, choice.generation);
+        } else if (may_pass(status)) {
+            qn_failover_fail(failover, &choice, &error);
+        }
+    }
+    if (status != QUERN_OK && cycle > 1 && may_pass(status)) {
+        qn_error_prefix(&error, "none of %zu servers can be used, the last", cycle);
+    }
+    return status == QUERN_OK ? status : qn_error_set(err, status, "%s", error.text);
 }

@@ -77,7 +77,7 @@ static void init_channels(struct qn_redis *self)
         [QN_CHANNEL_LEASES] = "leases", [QN_CHANNEL_KEEPER] = "keeper",
         [QN_CHANNEL_REST] = "rest",     [QN_CHANNEL_TRACKED] = "tracked"};
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
-        qn_channel_init(&self->channels[i], &self->endpoint, roles[i]);
+        qn_channel_init(&self->channels[i], &self->failover, roles[i]);
     }
 }
 
@@ -86,6 +86,21 @@ static void finish_channels(struct qn_redis *self)
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
         qn_channel_finish(&self->channels[i]);
     }
+}
+
+static quern_status init_failover(struct qn_redis *self, const struct qn_url *url,
+                                  const struct qn_broker_options *options, quern_error *err)
+{
+    const struct qn_endpoint_terms terms = {.connect_timeout_ms = options->connect_timeout_ms,
+                                            .timeout_ms = options->command_timeout_ms,
+                                            .patience_ms = &self->base.command_timeout_ms};
+    struct qn_endpoint *endpoint = NULL;
+    quern_status status = qn_endpoint_new(url, &terms, &endpoint, err);
+    if (status == QUERN_OK) {
+        self->timeout_ms = endpoint->peer.timeout_ms;
+        qn_failover_init(&self->failover, &endpoint, 1);
+    }
+    return status;
 }
 
 /* The channel that all use: connects, and sends a command that every user of ours may send. */
@@ -108,24 +123,17 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     if (self == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_endpoint_init(&self->endpoint, url, err);
+    quern_status status = init_failover(self, url, options, err);
     if (status != QUERN_OK) {
         goto fail;
     }
-    if (options->connect_timeout_ms > 0) {
-        self->endpoint.peer.connect_timeout_ms = options->connect_timeout_ms;
-    }
-    if (options->command_timeout_ms > 0) {
-        self->endpoint.peer.timeout_ms = options->command_timeout_ms;
-    }
     self->base.ops = &ops;
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
-    self->base.command_timeout_ms = self->endpoint.peer.timeout_ms;
-    self->endpoint.peer.patience_ms = &self->base.command_timeout_ms;
+    self->base.command_timeout_ms = self->timeout_ms;
     self->base.opener_pid = getpid();
     init_channels(self);
     qn_redis_served_init(&self->served);
-    status = qn_redis_listener_init(&self->listener, &self->endpoint, err);
+    status = qn_redis_listener_init(&self->listener, &self->failover, err);
     if (status == QUERN_OK) {
         status = ask_something(self, err);
     }
@@ -139,8 +147,8 @@ fail_channels:
     qn_redis_listener_finish(&self->listener);
     qn_redis_served_finish(&self->served);
     finish_channels(self);
+    qn_failover_finish(&self->failover);
 fail:
-    qn_endpoint_finish(&self->endpoint);
     qn_free(self);
     return status;
 }
@@ -155,6 +163,6 @@ void qn_redis_close(struct qn_broker *broker)
     qn_redis_served_finish(&self->served);
     finish_channels(self);
     qn_recover_free_cursors(self->recovery_cursors);
-    qn_endpoint_finish(&self->endpoint);
+    qn_failover_finish(&self->failover);
     qn_free(self);
 }

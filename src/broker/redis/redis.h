@@ -44,7 +44,8 @@ struct qn_server_clock {
 
 struct qn_redis {
     struct qn_broker base;
-    struct qn_endpoint endpoint; /* address and user of the server; never changes after open */
+    struct qn_failover failover; /* which server all connections use */
+    int64_t timeout_ms;          /* of an answer; never changes after open */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
     struct qn_redis_served served;

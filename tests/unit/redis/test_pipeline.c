@@ -6,7 +6,7 @@
 #include "lib_peer.h"
 
 struct client {
-    struct qn_endpoint endpoint;
+    struct qn_failover failover;
     struct qn_channel channel;
 };
 
@@ -15,16 +15,18 @@ static void client_init(struct client *client, const char *text)
     struct qn_url url;
     quern_error err = {0};
     assert_ok(qn_url_parse(text, &url, &err), err);
-    assert_ok(qn_endpoint_init(&client->endpoint, &url, &err), err);
+    const struct qn_endpoint_terms terms = {.timeout_ms = TEST_PATIENCE_MS};
+    struct qn_endpoint *endpoint = NULL;
+    assert_ok(qn_endpoint_new(&url, &terms, &endpoint, &err), err);
     qn_url_finish(&url);
-    client->endpoint.peer.timeout_ms = TEST_PATIENCE_MS;
-    qn_channel_init(&client->channel, &client->endpoint, "");
+    qn_failover_init(&client->failover, &endpoint, 1);
+    qn_channel_init(&client->channel, &client->failover, "");
 }
 
 static void client_finish(struct client *client)
 {
     qn_channel_finish(&client->channel);
-    qn_endpoint_finish(&client->endpoint);
+    qn_failover_finish(&client->failover);
 }
 
 /* The text that the server answers to a command of this name. */

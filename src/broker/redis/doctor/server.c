@@ -56,11 +56,12 @@ static bool is_local(const struct qn_endpoint *endpoint)
 
 static void check_password(struct checking *checking)
 {
-    const struct qn_endpoint *endpoint = &checking->doctor->self->endpoint;
+    struct qn_endpoint *endpoint = qn_failover_current(&checking->doctor->self->failover).endpoint;
     if (endpoint->password[0] == '\0' && endpoint->peer.host[0] != '\0') {
         keep(checking, is_local(endpoint) ? "note" : "server",
              "the server requires no password: every client can change tasks");
     }
+    qn_endpoint_unref(endpoint);
 }
 
 static void check_small_value(struct checking *checking, const char *name, int64_t value)

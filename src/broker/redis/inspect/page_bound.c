@@ -60,5 +60,5 @@ quern_status qn_page_bound_check(struct qn_page_bound *bound, quern_error *err)
     }
     return qn_error_set(
         err, QUERN_E_BROKER, "%s: reading does not end: %s reported %llu, and far more arrived",
-        bound->self->endpoint.peer.address, bound->size_command, (unsigned long long)size);
+        qn_failover_address(&bound->self->failover), bound->size_command, (unsigned long long)size);
 }

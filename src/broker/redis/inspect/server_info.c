@@ -184,12 +184,14 @@ static void report_warnings(const struct sink *sink, const struct answers *answe
 static void report_all(struct qn_redis *self, const struct sink *sink,
                        const struct answers *answers)
 {
+    struct qn_endpoint *endpoint = qn_failover_current(&self->failover).endpoint;
     char db[24];
-    (void)snprintf(db, sizeof db, "%" PRId64, self->endpoint.db);
+    (void)snprintf(db, sizeof db, "%" PRId64, endpoint->db);
     sink->on_fact("broker", "redis", sink->user);
     sink->on_fact("version", QUERN_VERSION, sink->user);
-    sink->on_fact("address", self->endpoint.peer.address, sink->user);
+    sink->on_fact("address", endpoint->peer.address, sink->user);
     sink->on_fact("db", db, sink->user);
+    qn_endpoint_unref(endpoint);
     sink->on_fact("durability", durability(answers), sink->user);
     report_version(sink, answers);
     report_line(sink, answers, "role", "role");

@@ -235,7 +235,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
         .exchange = exchange,
         .reply = reply,
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
-        .enough_at_mono_ns = qn_clock_mono_ns() + self->endpoint.peer.timeout_ms * 1000000,
+        .enough_at_mono_ns = qn_clock_mono_ns() + self->timeout_ms * QN_NS_PER_MS,
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);

@@ -54,6 +54,6 @@ void qn_redis_full_explain(struct qn_redis *self, quern_error *err)
     if (limit > 0) {
         format_size(limit, size);
         (void)qn_error_set(err, QUERN_E_FULL, "%s: the server's memory is full (maxmemory %s)",
-                           self->endpoint.peer.address, size);
+                           qn_failover_address(&self->failover), size);
     }
 }

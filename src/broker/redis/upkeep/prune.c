@@ -48,7 +48,7 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
                            CLOCK_JUMP_MS);
         if (damage->type == QN_REPLY_ERROR) {
             const struct qn_server_call call = {.script = &qn_lua_prune};
-            status = qn_server_error(self->endpoint.peer.address, damage, &call, err);
+            status = qn_server_error(qn_failover_address(&self->failover), damage, &call, err);
         }
     }
     qn_pipeline_end(&pipeline);

@@ -165,7 +165,7 @@ static quern_status arm_pair(struct qn_redis *self, struct qn_names queues, stru
     if (status == QUERN_OK && !ret_armed->paired) {
         status =
             qn_error_set(err, QUERN_E_CONNECT, "%s: the connections for wake-ups do not stay open",
-                         self->endpoint.peer.address);
+                         qn_failover_address(&self->failover));
     }
     return status;
 }

@@ -28,23 +28,23 @@ enum { REPLY_ID, REPLY_INVALIDATE, REPLY_CANCEL, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200 };
 
 quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
-                                    const struct qn_endpoint *endpoint, quern_error *err)
+                                    struct qn_failover *failover, quern_error *err)
 {
     *listener = (struct qn_redis_listener){.tracked_fd = -1};
     (void)pthread_mutex_init(&listener->mutex, NULL);
-    qn_connection_init(&listener->connection, endpoint);
+    qn_connection_init(&listener->connection, failover);
     listener->connection.role = "listener";
     qn_random_init(&listener->random);
     listener->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return listener->interrupt_fd >= 0
                ? QUERN_OK
                : qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor left",
-                              endpoint->peer.address);
+                              qn_failover_address(failover));
 }
 
 void qn_redis_listener_finish(struct qn_redis_listener *listener)
 {
-    qn_connection_close(&listener->connection);
+    qn_connection_finish(&listener->connection);
     qn_arena_finish(&listener->arena);
     if (listener->interrupt_fd >= 0) {
         (void)close(listener->interrupt_fd);
@@ -95,7 +95,10 @@ quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, quern
 {
     struct qn_connection *connection = &listener->connection;
     if (connection->socket.fd >= 0) {
-        return QUERN_OK;
+        if (qn_failover_is_current(connection->failover, connection->generation)) {
+            return QUERN_OK;
+        }
+        qn_connection_close(connection);
     }
     int64_t deadline_mono_ns =
         qn_clock_mono_ns() + connection->endpoint->peer.timeout_ms * INT64_C(1000000);

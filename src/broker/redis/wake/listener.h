@@ -48,8 +48,7 @@ struct qn_redis_listener {
 };
 
 QUERN_NODISCARD quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
-                                                    const struct qn_endpoint *endpoint,
-                                                    quern_error *err);
+                                                    struct qn_failover *failover, quern_error *err);
 void qn_redis_listener_finish(struct qn_redis_listener *listener);
 /* With mutex held: connects and subscribes the listener unless it is connected. */
 QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener,

@@ -56,7 +56,7 @@ quern_status qn_redis_watch(struct qn_broker *broker, const char *queue, const c
     if (status == QUERN_OK && !settled) {
         return qn_error_set(err, QUERN_E_CONNECT,
                             "%s: the connections for wake-ups do not stay open",
-                            self->endpoint.peer.address);
+                            qn_failover_address(&self->failover));
     }
     char refusal[QN_REFUSAL_SIZE];
     qn_redis_listener_refusal(&self->listener, refusal);

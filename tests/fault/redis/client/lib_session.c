@@ -15,19 +15,19 @@ void session_init(struct session *session, const char *url, int64_t timeout_ms, 
     struct qn_url parsed;
     quern_error err = {0};
     assert_ok(qn_url_parse(url, &parsed, &err), err);
-    assert_ok(qn_endpoint_init(&session->endpoint, &parsed, &err), err);
+    const struct qn_endpoint_terms terms = {.connect_timeout_ms = timeout_ms,
+                                            .timeout_ms = timeout_ms};
+    struct qn_endpoint *endpoint = NULL;
+    assert_ok(qn_endpoint_new(&parsed, &terms, &endpoint, &err), err);
     qn_url_finish(&parsed);
-    if (timeout_ms > 0) {
-        session->endpoint.peer.connect_timeout_ms = timeout_ms;
-        session->endpoint.peer.timeout_ms = timeout_ms;
-    }
-    qn_channel_init(&session->channel, &session->endpoint, role);
+    qn_failover_init(&session->failover, &endpoint, 1);
+    qn_channel_init(&session->channel, &session->failover, role);
 }
 
 void session_finish(struct session *session)
 {
     qn_channel_finish(&session->channel);
-    qn_endpoint_finish(&session->endpoint);
+    qn_failover_finish(&session->failover);
 }
 
 quern_status session_request(struct session *session, quern_error *err)

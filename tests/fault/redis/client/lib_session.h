@@ -8,7 +8,7 @@
 #include "redis/pipeline.h"
 
 struct session {
-    struct qn_endpoint endpoint;
+    struct qn_failover failover;
     struct qn_channel channel;
 };
 

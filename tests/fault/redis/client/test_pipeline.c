@@ -47,7 +47,7 @@ static void a_reply_cut_at_any_byte_is_reported_as_it_is(void **state)
             unreached++;
         }
         assert_int_equal(session.channel.connection.socket.fd, -1);
-        assert_non_null(strstr(err.text, session.endpoint.peer.address));
+        assert_non_null(strstr(err.text, qn_failover_address(&session.failover)));
     }
     assert_true(effective > 20 && unreached > 100);
     wire_set(&wire, WIRE_WHOLE, 0);
