@@ -5,7 +5,7 @@
  * come. */
 #include "lib_peer.h"
 
-#include "lib_listener.h"
+#include "lib_resp.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,10 +13,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#define BACKLOG 64
 #define PAIRS_MAX 32
 #define RULES_MAX 64
 #define ANSWER_MS 10000 /* how long the real server may take */
@@ -24,16 +25,16 @@
 static const char greeting[] = "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"
                                "$4\r\nmode\r\n$10\r\nstandalone\r\n";
 
-struct bytes {
-    char *data;
-    size_t size;
-    size_t room;
+struct listener {
+    int listen_fd;
+    int stop_fds[2]; /* the first one is readable when the thread must end */
+    pthread_t thread;
 };
 
 struct pair {
     int client_fd; /* -1: unused */
     int server_fd; /* -1: there is none */
-    struct bytes in;
+    struct resp_bytes in;
     struct peer_rule talking; /* reply NULL: nothing is being sent */
     size_t said;
     const char *late; /* an answer that is still owed; NULL: none */
@@ -43,7 +44,7 @@ struct peer {
     char dir[TEST_DIR_SIZE];
     char url[TEST_DIR_SIZE + 64];
     char server_path[TEST_DIR_SIZE + 16]; /* "": none */
-    struct test_listener listener;
+    struct listener listener;
     pthread_mutex_t mutex; /* guards the rules */
     struct peer_rule rules[RULES_MAX];
     size_t rule_count;
@@ -51,77 +52,77 @@ struct peer {
     _Atomic size_t answered;
 };
 
-/* --- Bytes -------------------------------------------------------------------------- */
+/* --- Sockets ------------------------------------------------------------------------ */
 
-static bool add_from(struct bytes *bytes, int fd)
+static struct sockaddr_un address_of(const char *path)
 {
-    if (bytes->room - bytes->size < 65536) {
-        bytes->room = bytes->room * 2 + 65536;
-        bytes->data = realloc(bytes->data, bytes->room);
-        TEST_REQUIRE(bytes->data != NULL);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    return address;
+}
+
+/* Listens at the path, and calls serve(user) on a thread of its own. */
+static void start_listening(struct listener *listener, const char *path, void *(*serve)(void *),
+                            void *user)
+{
+    struct sockaddr_un address = address_of(path);
+    (void)unlink(path);
+    listener->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener->listen_fd, (struct sockaddr *)(void *)&address, sizeof address),
+                     0);
+    assert_int_equal(listen(listener->listen_fd, BACKLOG), 0);
+    assert_int_equal(pipe(listener->stop_fds), 0);
+    assert_int_equal(pthread_create(&listener->thread, NULL, serve, user), 0);
+}
+
+static void stop_listening(struct listener *listener)
+{
+    assert_int_equal(write(listener->stop_fds[1], "", 1), 1);
+    assert_int_equal(pthread_join(listener->thread, NULL), 0);
+    (void)close(listener->stop_fds[0]);
+    (void)close(listener->stop_fds[1]);
+    (void)close(listener->listen_fd);
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = address_of(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, sizeof address) != 0) {
+        (void)close(fd);
+        fd = -1;
     }
-    ssize_t size = recv(fd, bytes->data + bytes->size, 65536, 0);
-    bytes->size += size > 0 ? (size_t)size : 0;
-    return size > 0;
+    return fd;
 }
 
-static void drop(struct bytes *bytes, size_t size)
+static bool send_all(int fd, const char *data, size_t size)
 {
-    memmove(bytes->data, bytes->data + size, bytes->size - size);
-    bytes->size -= size;
-}
-
-/* The size of the line at `at` with its end, 0 when it is incomplete. */
-static size_t line_size(const struct bytes *bytes, size_t at)
-{
-    const char *end = at < bytes->size ? memchr(bytes->data + at, '\n', bytes->size - at) : NULL;
-    return end == NULL ? 0 : (size_t)(end - bytes->data) + 1 - at;
-}
-
-/* Where the reply or request that begins at `at` ends; 0 when it is incomplete. */
-static size_t end_of(const struct bytes *bytes, size_t at)
-{
-    size_t left = 1; /* replies still to come, those within arrays counted */
-    for (; left > 0; left--) {
-        size_t size = line_size(bytes, at);
-        if (size == 0) {
-            return 0;
+    while (size > 0) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
         }
-        char kind = bytes->data[at];
-        long count = strtol(bytes->data + at + 1, NULL, 10);
-        at += size;
-        if (kind == '$' && count >= 0) {
-            at += (size_t)count + 2;
-        } else if (kind == '*' && count > 0) {
-            left += (size_t)count;
-        }
-        if (at > bytes->size) {
-            return 0;
-        }
+        data += sent;
+        size -= (size_t)sent;
     }
-    return at;
+    return true;
 }
 
 /* --- Requests ----------------------------------------------------------------------- */
 
-/* Whether the index-th word of the request is this one. */
-static bool word_is(const struct bytes *in, size_t index, const char *word)
+static bool is_whole(const struct resp_bytes *bytes)
 {
-    size_t at = line_size(in, 0);
-    for (size_t i = 0; i < index && at < in->size; i++) {
-        at += line_size(in, at) + strtoul(in->data + at + 1, NULL, 10) + 2;
-    }
-    size_t size = at < in->size ? strtoul(in->data + at + 1, NULL, 10) : 0;
-    return size == strlen(word) && strncasecmp(in->data + at + line_size(in, at), word, size) == 0;
+    struct resp_scan scan = {0};
+    return resp_end(&scan, bytes) > 0;
 }
 
-static bool find_rule(struct peer *peer, const struct bytes *in, struct peer_rule *ret_rule)
+static bool find_rule(struct peer *peer, const struct resp_bytes *in, struct peer_rule *ret_rule)
 {
     bool found = false;
     pthread_mutex_lock(&peer->mutex);
     for (size_t i = 0; !found && i < peer->rule_count; i++) {
         const struct peer_rule *rule = &peer->rules[i];
-        found = word_is(in, 0, rule->to) || word_is(in, 1, rule->to);
+        found = resp_word_is(in, 0, rule->to) || resp_word_is(in, 1, rule->to);
         *ret_rule = *rule;
     }
     pthread_mutex_unlock(&peer->mutex);
@@ -132,18 +133,18 @@ static bool find_rule(struct peer *peer, const struct bytes *in, struct peer_rul
 static bool pass_on(struct pair *pair, size_t size)
 {
     if (pair->server_fd < 0) {
-        bool greets = word_is(&pair->in, 0, "HELLO");
+        bool greets = resp_word_is(&pair->in, 0, "HELLO");
         const char *reply = greets ? greeting : "$-1\r\n";
-        return test_send_all(pair->client_fd, reply, strlen(reply));
+        return send_all(pair->client_fd, reply, strlen(reply));
     }
-    struct bytes answer = {0};
-    bool good = test_send_all(pair->server_fd, pair->in.data, size);
-    while (good && end_of(&answer, 0) == 0) {
+    struct resp_bytes answer = {0};
+    bool good = send_all(pair->server_fd, pair->in.data, size);
+    while (good && !is_whole(&answer)) {
         struct pollfd end = {.fd = pair->server_fd, .events = POLLIN};
-        good = poll(&end, 1, ANSWER_MS) > 0 && add_from(&answer, pair->server_fd);
+        good = poll(&end, 1, ANSWER_MS) > 0 && resp_receive(&answer, pair->server_fd, 0) > 0;
     }
-    good = good && test_send_all(pair->client_fd, answer.data, answer.size);
-    free(answer.data);
+    good = good && send_all(pair->client_fd, answer.data, answer.size);
+    resp_free(&answer);
     return good;
 }
 
@@ -153,7 +154,7 @@ static void hang_up(struct pair *pair)
     if (pair->server_fd >= 0) {
         (void)close(pair->server_fd);
     }
-    free(pair->in.data);
+    resp_free(&pair->in);
     *pair = (struct pair){.client_fd = -1, .server_fd = -1};
 }
 
@@ -162,7 +163,7 @@ static bool send_late_reply(struct pair *pair)
 {
     const char *late = pair->late;
     pair->late = NULL;
-    return late == NULL || test_send_all(pair->client_fd, late, strlen(late));
+    return late == NULL || send_all(pair->client_fd, late, strlen(late));
 }
 
 /* Sends the next part of the present reply. False: the client is gone. */
@@ -195,7 +196,8 @@ static bool serve(struct peer *peer, struct pair *pair)
 {
     bool good = pair->talking.reply == NULL || send_more(pair);
     while (good && pair->talking.reply == NULL) {
-        size_t size = end_of(&pair->in, 0);
+        struct resp_scan scan = {0};
+        size_t size = resp_end(&scan, &pair->in);
         struct peer_rule rule;
         if (size == 0) {
             break;
@@ -213,7 +215,7 @@ static bool serve(struct peer *peer, struct pair *pair)
         } else if (good) {
             good = pass_on(pair, size);
         }
-        drop(&pair->in, size);
+        resp_drop(&pair->in, size);
     }
     return good;
 }
@@ -226,7 +228,7 @@ static void accept_client(struct peer *peer)
     int server_fd = -1;
     bool connected = client_fd >= 0;
     if (connected && peer->server_path[0] != '\0') {
-        server_fd = test_listener_connect(peer->server_path);
+        server_fd = connect_to(peer->server_path);
         connected = server_fd >= 0;
     }
     struct pair pair = {.client_fd = client_fd, .server_fd = server_fd};
@@ -240,7 +242,7 @@ static void accept_client(struct peer *peer)
 }
 
 /* Hangs up on a client that does not read, as Redis does: the others wait for this thread. */
-static bool push(const struct pair *pair, const struct bytes *bytes)
+static bool push(const struct pair *pair, const struct resp_bytes *bytes)
 {
     ssize_t sent = send(pair->client_fd, bytes->data, bytes->size, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent == (ssize_t)bytes->size;
@@ -250,12 +252,12 @@ static void serve_events(struct peer *peer, struct pair *pair, const struct poll
 {
     bool good = true;
     if (fds[0].revents != 0) {
-        good = add_from(&pair->in, pair->client_fd);
+        good = resp_receive(&pair->in, pair->client_fd, 0) > 0;
     }
     if (good && fds[1].revents != 0) { /* sent without a request */
-        struct bytes pushed = {0};
-        good = add_from(&pushed, pair->server_fd) && push(pair, &pushed);
-        free(pushed.data);
+        struct resp_bytes pushed = {0};
+        good = resp_receive(&pushed, pair->server_fd, 0) > 0 && push(pair, &pushed);
+        resp_free(&pushed);
     }
     if (!good || !serve(peer, pair)) {
         hang_up(pair);
@@ -306,13 +308,13 @@ struct peer *peer_start(const struct test_redis *redis, const char *user)
     char path[TEST_DIR_SIZE + 8];
     (void)snprintf(path, sizeof path, "%s/peer", peer->dir);
     (void)pthread_mutex_init(&peer->mutex, NULL);
-    test_listener_start(&peer->listener, path, serve_all, peer);
+    start_listening(&peer->listener, path, serve_all, peer);
     return peer;
 }
 
 void peer_stop(struct peer *peer)
 {
-    test_listener_stop(&peer->listener);
+    stop_listening(&peer->listener);
     for (size_t i = 0; i < PAIRS_MAX; i++) {
         if (peer->pairs[i].client_fd >= 0) {
             hang_up(&peer->pairs[i]);

@@ -13,11 +13,11 @@
 
 #define PERMILLE 300
 
-static void show_cuts(const struct test_proxy *proxy)
+static void show_cuts(const struct proxy *proxy)
 {
-    for (int cut = 0; cut < TEST_CUT_COUNT; cut++) {
-        print_message("cut in way %d: %zu\n", cut, test_proxy_count(proxy, (enum test_cut)cut));
-        assert_true(test_proxy_count(proxy, (enum test_cut)cut) > 0);
+    for (int cut = 0; cut <= PROXY_CUT_REPLY; cut++) {
+        print_message("cut in way %d: %zu\n", cut, proxy_count(proxy, (enum proxy_fault)cut));
+        assert_true(proxy_count(proxy, (enum proxy_fault)cut) > 0);
     }
 }
 
@@ -77,16 +77,16 @@ static void enqueue_over_a_bad_line(size_t count, size_t batch_max, bool plain)
     pthread_t threads[2];
     test_store_open(&store, 0);
     struct test_redis *server = test_store_server();
-    struct test_proxy *proxy = test_proxy_start(server, seed);
+    struct proxy *proxy = proxy_start_for(server, seed);
     for (size_t i = 0; i < 2; i++) {
-        sources[i] = (struct source){.url = test_proxy_url(proxy),
+        sources[i] = (struct source){.url = proxy_url(proxy),
                                      .name = (char)('a' + i),
                                      .count = count / 2,
                                      .batch_max = batch_max,
                                      .plain = plain,
                                      .seed = seed + i};
     }
-    test_proxy_cut(proxy, PERMILLE);
+    proxy_cut(proxy, PERMILLE);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, enqueue_all, &sources[i]), 0);
     }
@@ -98,7 +98,7 @@ static void enqueue_over_a_bad_line(size_t count, size_t batch_max, bool plain)
     }
     show_cuts(proxy);
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:pending"), count);
-    test_proxy_stop(proxy);
+    proxy_stop(proxy);
     test_store_close(&store);
 }
 
@@ -200,11 +200,11 @@ static void each_exchange_takes_effect_once(void **state)
     quern_error err = {0};
     test_store_open(&store, 0);
     struct test_redis *server = test_store_server();
-    struct test_proxy *proxy = test_proxy_start(server, test_seed());
+    struct proxy *proxy = proxy_start_for(server, test_seed());
     struct source source = {.url = store.url, .name = 'a', .count = count, .batch_max = BATCH};
     (void)enqueue_all(&source);
     assert_ok(source.status, source.error);
-    struct relay relay = {.broker = open_broker(test_proxy_url(proxy)),
+    struct relay relay = {.broker = open_broker(proxy_url(proxy)),
                           .stamp = {.session = 4711},
                           .leased = calloc(count, sizeof *relay.leased)};
     assert_non_null(relay.leased);
@@ -215,7 +215,7 @@ static void each_exchange_takes_effect_once(void **state)
                                      .queues = "default=1",
                                      .pid = 1};
     assert_ok(qn_broker_heartbeat(relay.broker, &heartbeat, &err), err);
-    test_proxy_cut(proxy, PERMILLE);
+    proxy_cut(proxy, PERMILLE);
     while (pass_relay(&relay) > 0) {
     }
     show_cuts(proxy);
@@ -225,7 +225,7 @@ static void each_exchange_takes_effect_once(void **state)
     assert_int_equal(test_redis_count(server, "LLEN asynq:{default}:active"), 0);
     qn_broker_close(relay.broker);
     free(relay.leased);
-    test_proxy_stop(proxy);
+    proxy_stop(proxy);
     test_store_close(&store);
 }
 
@@ -236,19 +236,19 @@ static void worker_behind_a_bad_line_runs_each_task_once(void **state)
     (void)state;
     size_t count = test_full() ? 5000 : 500;
     struct rig *rig = rig_new(false);
-    struct test_proxy *proxy = test_proxy_start(test_store_server(), test_seed());
+    struct proxy *proxy = proxy_start_for(test_store_server(), test_seed());
     struct rig_worker worker;
     rig_put_many(rig, NULL, "n", count);
-    rig->url = test_proxy_url(proxy);
+    rig->url = proxy_url(proxy);
     rig_start(rig, &worker, NULL);
-    test_proxy_cut(proxy, 100);
+    proxy_cut(proxy, 100);
     rig_wait_reports(rig, count);
-    test_proxy_cut(proxy, 0);
+    proxy_cut(proxy, 0);
     rig_stop(&worker);
     assert_int_equal(rig->start_count, count);
     assert_int_equal(rig_queue(rig, "default").processed_total, count);
     assert_int_equal(rig_queue(rig, "default").size, 0);
-    test_proxy_stop(proxy);
+    proxy_stop(proxy);
     rig_free(rig);
 }
 

@@ -149,21 +149,21 @@ static void worker_under_load_behind_a_bad_line_runs_each_task_once(void **state
     (void)state;
     size_t count = test_full() ? 20000 : 8000;
     struct rig *rig = rig_new(false);
-    struct test_proxy *proxy = test_proxy_start(test_store_server(), test_seed());
+    struct proxy *proxy = proxy_start_for(test_store_server(), test_seed());
     struct rig_worker worker;
     rig_put_many(rig, NULL, "n", count);
-    rig->url = test_proxy_url(proxy);
+    rig->url = proxy_url(proxy);
     rig_start(rig, &worker, &busy);
-    test_proxy_cut(proxy, 300);
+    proxy_cut(proxy, 300);
     rig_wait_reports(rig, count);
-    test_proxy_cut(proxy, 0);
+    proxy_cut(proxy, 0);
     assert_true(second_exchanges(worker.worker) > 0);
     rig_stop(&worker);
-    for (int cut = 0; cut < TEST_CUT_COUNT; cut++) {
-        print_message("cut in way %d: %zu\n", cut, test_proxy_count(proxy, (enum test_cut)cut));
+    for (int cut = 0; cut <= PROXY_CUT_REPLY; cut++) {
+        print_message("cut in way %d: %zu\n", cut, proxy_count(proxy, (enum proxy_fault)cut));
     }
     assert_all_ran_once(rig, count);
-    test_proxy_stop(proxy);
+    proxy_stop(proxy);
     rig_free(rig);
 }
 

@@ -27,7 +27,7 @@ struct soak {
     const char *url; /* what workers and client use */
     struct qn_random random;
     struct test_redis *redis; /* NULL: not over Redis */
-    struct test_proxy *proxy;
+    struct proxy *proxy;
     struct test_child workers[WORKERS];
     int64_t stopped_at_ms[WORKERS]; /* 0: it runs */
     int64_t resume_at_ms[WORKERS];
@@ -218,7 +218,7 @@ static void do_something(struct soak *soak, int64_t now_ms)
     } else if (what < 70) {
         jump(soak, now_ms);
     } else if (redis && what < 85) {
-        test_proxy_cut(soak->proxy, 1 + (unsigned)dice(soak, 50));
+        proxy_cut(soak->proxy, 1 + (unsigned)dice(soak, 50));
         soak->uncut_at_ms = now_ms + (int64_t)dice(soak, 4000);
     } else if (redis && what < 95 && soak->server_at_ms == 0) {
         end_server(soak, now_ms);
@@ -260,7 +260,7 @@ static void heal(struct soak *soak, int64_t now_ms, bool all)
         turn_server(soak, now_ms, 0);
     }
     if (soak->proxy != NULL && (all || now_ms >= soak->uncut_at_ms)) {
-        test_proxy_cut(soak->proxy, 0);
+        proxy_cut(soak->proxy, 0);
     }
     if (soak->server_back_ms != 0 && fault_journal_size(&soak->site) > soak->journal_size) {
         soak_note_ms(&soak->server_times, test_now_ms() - soak->server_back_ms);
@@ -336,8 +336,8 @@ static struct soak *soak_open(void)
         soak->redis = test_store_server();
         test_redis_configure(soak->redis, "appendfsync always");
         (void)test_redis_do(soak->redis, "CONFIG SET appendfsync always");
-        soak->proxy = test_proxy_start(soak->redis, seed);
-        soak->url = test_proxy_url(soak->proxy);
+        soak->proxy = proxy_start_for(soak->redis, seed);
+        soak->url = proxy_url(soak->proxy);
     }
     for (size_t i = 0; i < WORKERS; i++) {
         spawn(soak, i);
@@ -353,7 +353,7 @@ static void soak_close(struct soak *soak)
         assert_int_equal(test_child_join(&soak->workers[i]), 0);
     }
     if (soak->proxy != NULL) {
-        test_proxy_stop(soak->proxy);
+        proxy_stop(soak->proxy);
     }
     soak_clock_close();
     fault_site_close(&soak->site);

@@ -60,23 +60,25 @@ static void leases_are_held_while_each_answer_is_late_by_up_to_half_a_lease(void
     (void)state;
     struct size size = size_of_test();
     struct rig *rig = rig_new(false);
-    struct test_proxy *proxy = test_proxy_start(test_store_server(), test_seed());
+    struct proxy *proxy = proxy_start_for(test_store_server(), test_seed());
     struct rig_worker worker;
     put_runs(rig, &size, "hold");
-    rig->url = test_proxy_url(proxy);
+    rig->url = proxy_url(proxy);
     rig_start(
         rig, &worker,
         &(quern_worker_options){.concurrency = (uint32_t)size.runs, .lease_ms = size.lease_ms});
     rig_wait_starts(rig, size.runs);
-    test_proxy_delay(proxy, size.lease_ms / 2);
+    proxy_rules(proxy,
+                &(struct proxy_rule){.fault = PROXY_DELAY, .ms = size.lease_ms / 2, .varies = true},
+                1);
     int64_t end_ms = test_now_ms() + size.hold_ms;
     while (test_now_ms() < end_ms) {
         expect_nothing_lapsed(rig);
         test_pause_ms(10);
     }
-    test_proxy_delay(proxy, 0);
+    proxy_rules(proxy, NULL, 0);
     end_all(rig, &worker, &size);
-    test_proxy_stop(proxy);
+    proxy_stop(proxy);
     rig_free(rig);
 }
 
