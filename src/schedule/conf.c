@@ -2,10 +2,11 @@
 /* conf.c - reads schedule.conf with inih.
  *
  * inih splits lines into keys and values, but it knows no line numbers, joins what follows a broken
- * head of a section to the section before, cuts long lines in two and long names off, and its
- * settings are global to the process. So it gets its lines one by one from a reader of ours, which
- * counts them, keeps track of the sections, and holds back each line that inih would misread. A
- * line that should be a key and did not reach the handler was none.
+ * head of a section to the section before, cuts long lines in two and long names off, cuts a value
+ * where a comment could begin, and its settings are global to the process. So it gets its lines one
+ * by one from a reader of ours, which counts them, keeps track of the sections, and holds back each
+ * line that inih would misread. Of a line that inih would cut it gets the key alone, and the reader
+ * keeps the value. A line that should be a key and did not reach the handler was none.
  *
  * The first fault of a section is kept; the rest of the section is read over. */
 #include "schedule/conf.h"
@@ -29,6 +30,11 @@
 #define LINE_ROOM 3 /* inih's line buffer: the end of a line, a NUL, and one to spare */
 #define BLOCK_SIZE 65536
 
+struct piece {
+    const char *data;
+    size_t size;
+};
+
 struct reading {
     const struct qn_conf_terms *terms;
     struct qn_conf *conf;
@@ -43,7 +49,7 @@ struct reading {
     bool is_bad;         /* it has a fault already */
     bool is_awaited;     /* the last line should reach the handler */
     bool is_further;     /* it continues the value before */
-    bool is_cut;         /* it has a comment behind its value */
+    struct piece own;    /* its value, if inih would cut it; no data: inih has it */
     bool in_payload;     /* the last key may be continued */
     quern_status status; /* the first failure that ends it all */
     quern_error *err;
@@ -219,25 +225,71 @@ static void check_awaited(struct reading *r)
     r->is_awaited = false;
 }
 
-static bool has_inline_comment(const char *line)
+static bool is_blank(char c)
 {
-    for (const char *at = strchr(line, ';'); at != NULL; at = strchr(at + 1, ';')) {
-        if (at > line && strchr(" \t\v\f", at[-1]) != NULL) {
-            return true;
+    return c == ' ' || c == '\t' || c == '\v' || c == '\f';
+}
+
+static struct piece trim(struct piece text)
+{
+    for (; text.size > 0 && is_blank(text.data[0]); text.size--) {
+        text.data++;
+    }
+    while (text.size > 0 && is_blank(text.data[text.size - 1])) {
+        text.size--;
+    }
+    return text;
+}
+
+/* What comes before a ; behind a blank. */
+static struct piece before_comment(struct piece text)
+{
+    for (size_t i = 1; i < text.size; i++) {
+        if (text.data[i] == ';' && is_blank(text.data[i - 1])) {
+            text.size = i;
         }
     }
-    return false;
+    return text;
+}
+
+static size_t find_separator(struct piece line)
+{
+    size_t at = 0;
+    while (at < line.size && line.data[at] != '=' && line.data[at] != ':') {
+        at++;
+    }
+    return at;
+}
+
+/* Keeps the value of a line that inih would cut, and leaves it a line that it does not cut, with
+ * the same key. Without a key that fits it is not KEY = VALUE: blank for inih, which reports none.
+ */
+static void keep_value(struct reading *r, struct piece line, char *out, size_t size_max)
+{
+    size_t at = is_blank(line.data[0]) ? 0 : find_separator(before_comment(line));
+    out[0] = '\0';
+    if (is_blank(line.data[0])) {
+        r->own = line;
+        memcpy(out, " -", 3);
+    } else if (at + 2 <= size_max && at < before_comment(line).size) {
+        r->own = (struct piece){.data = line.data + at + 1, .size = line.size - at - 1};
+        memcpy(out, line.data, at);
+        memcpy(out + at, "=-", 3);
+    }
 }
 
 /* The line, or a blank one; its faults are noted. */
-static char *give_line(struct reading *r, char *out, size_t room)
+static char *give_line(struct reading *r, struct piece line, char *out, size_t size_max)
 {
-    const char *text = out + strspn(out, " \t\v\f");
-    bool indented = text > out;
-    if (*text == '\0' || is_comment(*text)) {
+    struct piece text = trim(line);
+    bool indented = text.data > line.data;
+    if (text.size == 0 || is_comment(text.data[0])) {
         return give_other(out, "\n");
     }
-    if (*out == '[') {
+    if (line.data[0] == '[') {
+        size_t size = line.size < size_max ? line.size : size_max; /* a name is shorter */
+        memcpy(out, line.data, size);
+        out[size] = '\0';
         begin_section(r, out);
         return give_other(out, "[s]\n"); /* it forgets the last key */
     }
@@ -253,16 +305,18 @@ static char *give_line(struct reading *r, char *out, size_t room)
     }
     r->is_awaited = true;
     r->is_further = indented;
-    r->is_cut = has_inline_comment(out);
-    size_t size = strlen(out);
-    QN_ASSERT(size + 1 < room);
-    out[size] = '\n';
-    out[size + 1] = '\0';
+    if (line.size > size_max || before_comment(line).size < line.size) {
+        keep_value(r, line, out, size_max);
+    } else {
+        memcpy(out, line.data, line.size);
+        out[line.size] = '\0';
+    }
+    memcpy(out + strlen(out), "\n", 2);
     return out;
 }
 
-/* The next line without its end, into `out`. A line that does not fit leaves a blank one. */
-static void take_line(struct reading *r, char *out, size_t size_max)
+/* The next line without its end. One with a NUL is a fault, and blank. */
+static struct piece next_line(struct reading *r)
 {
     const char *line = r->at;
     const char *end = memchr(line, '\n', (size_t)(r->end - line));
@@ -275,21 +329,13 @@ static void take_line(struct reading *r, char *out, size_t size_max)
     while (end > line && end[-1] == '\r') {
         end--;
     }
-    size_t size = (size_t)(end - line);
-    out[0] = '\0';
-    if (size <= size_max && memchr(line, '\0', size) == NULL) {
-        memcpy(out, line, size);
-        out[size] = '\0';
-    } else if (size > size_max && !is_comment(*line) && !r->is_bad) {
-        char text[160];
-        (void)snprintf(text, sizeof text,
-                       "the line has %zu bytes, at most %zu are allowed; a payload continues on "
-                       "the next line, if that is indented",
-                       size, size_max);
-        add_fault(r, r->line, text);
-    } else if (size <= size_max && !r->is_bad) {
-        add_fault(r, r->line, "the line has a NUL character");
+    if (memchr(line, '\0', (size_t)(end - line)) != NULL) {
+        if (!r->is_bad) {
+            add_fault(r, r->line, "the line has a NUL character");
+        }
+        end = line;
     }
+    return (struct piece){.data = line, .size = (size_t)(end - line)};
 }
 
 /* As fgets, for inih. */
@@ -297,11 +343,24 @@ static char *read_line(char *out, int room, void *stream)
 {
     struct reading *r = stream;
     check_awaited(r);
+    r->own = (struct piece){.size = 0};
     if (r->at == r->end || r->status != QUERN_OK || room <= LINE_ROOM + (int)sizeof "[s]") {
         return NULL;
     }
-    take_line(r, out, (size_t)room - LINE_ROOM);
-    return give_line(r, out, (size_t)room);
+    return give_line(r, next_line(r), out, (size_t)room - LINE_ROOM);
+}
+
+/* The value that was kept: of a key that takes any text all of it. NULL: no memory. */
+static const char *own_value(struct reading *r, const char *key)
+{
+    bool is_free = r->is_further || qn_conf_section_is_free(key);
+    struct piece value = trim(is_free ? r->own : before_comment(r->own));
+    char *copy = qn_arena_alloc(&r->conf->arena, value.size + 1);
+    if (copy != NULL) {
+        memcpy(copy, value.data, value.size);
+        copy[value.size] = '\0';
+    }
+    return copy;
 }
 
 static int take_key(void *user, const char *section, const char *key, const char *value)
@@ -310,17 +369,13 @@ static int take_key(void *user, const char *section, const char *key, const char
     struct reading *r = user;
     quern_error err = {0};
     quern_status status = QUERN_OK;
-    bool payload = qn_conf_section_is_key(key, "payload");
     if (!r->is_awaited) {
         return 1;
     }
     r->is_awaited = false;
-    if (r->is_cut && qn_conf_section_is_free(key)) {
-        add_fault(r, r->line,
-                  payload
-                      ? "a ; behind a blank begins a comment, which would cut the value: in JSON "
-                        "write \\u003b"
-                      : "a ; behind a blank begins a comment, which would cut the value");
+    value = r->own.data == NULL ? value : own_value(r, key);
+    if (value == NULL) {
+        fail(r, qn_error_nomem(r->err));
         return 1;
     }
     if (r->is_further) {
@@ -328,7 +383,7 @@ static int take_key(void *user, const char *section, const char *key, const char
     } else {
         status = qn_conf_section_set(&r->section, key, value, r->line, &err);
     }
-    r->in_payload = payload;
+    r->in_payload = qn_conf_section_is_key(key, "payload");
     if (status == QUERN_E_NOMEM) {
         fail(r, qn_error_nomem(r->err));
     } else if (status != QUERN_OK) {

@@ -44,7 +44,7 @@ static const struct {
     const char *name;
     enum kind kind;
     size_t offset;   /* of the field */
-    bool is_free;    /* any text, which may have a ; behind a blank */
+    bool is_free;    /* any text: a ; behind a blank belongs to it */
     const char *why; /* refused */
 } keys[] = {
     {"cron", KIND_TEXT, ENTRY(cron)},

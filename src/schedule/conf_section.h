@@ -27,7 +27,7 @@ QUERN_NODISCARD quern_status qn_conf_section_set(struct qn_conf_section *section
 /* A further line of the payload. */
 QUERN_NODISCARD quern_status qn_conf_section_continue(struct qn_conf_section *section,
                                                       const char *value, quern_error *err);
-/* Whether the key of a line takes any text, so that a comment behind it would cut its value. */
+/* Whether the key of a line takes any text, so that what looks like a comment belongs to it. */
 bool qn_conf_section_is_free(const char *key);
 /* Whether the key of a line is this one, with _ or - between its words. */
 bool qn_conf_section_is_key(const char *key, const char *name);
