@@ -181,6 +181,16 @@ class ReplayTest(CliTest):
                 self.assertEqual(shown["error"].split("; CPU ")[0], error)
                 self.assertEqual(self.read("runs"), "\n", "it ran not exactly once")
 
+    def test_continue_signal_starts_no_second_run(self):
+        """A debugger sends SIGCONT to each process that it leaves."""
+        name = self.save("t", "x", "--id", "a")
+        self.write("runs", "")
+        shown = self.replay(3, name, "--exec", "echo >>runs; set -- $(cat /proc/$PPID/stat);"
+                            " kill -CONT $4; kill -SEGV $$")
+        self.assertEqual(shown["outcome"], "crashed")
+        self.assertEqual(self.read("runs"), "\n", "it ran not exactly once")
+        self.assertEqual(shown["crash_count"], 0, "its worker was no longer quiet")
+
     def test_moments_and_locks_of_the_past_do_not_matter(self):
         self.write("t.task", json.dumps({
             "type": "t", "id": "a", "deadline": 1, "process_at": 4922899200, "start_within": 1,

@@ -8,6 +8,7 @@
  */
 #include "cli/replay/replay_run.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ static void on_log(quern_log_level level, const char *line, void *user)
 }
 
 /* A task that crashes is pending again at once; it must not be taken before on_run stops the
- * worker. */
+ * worker, so CONT does not resume this one: a debugger sends it to each process that it leaves. */
 static quern_outcome run_once(quern_run *task_run, const quern_task *task, quern_handler next,
                               void *next_user, void *user)
 {
@@ -97,6 +98,8 @@ static quern_status run_worker(struct qn_cli *cli, const char *url, const quern_
     quern_status status = quern_worker_new(url, mux, &options, &run->worker, err);
     if (status == QUERN_OK) {
         qn_work_signal_start(run->worker);
+        (void)signal(SIGTSTP, SIG_DFL);
+        (void)signal(SIGCONT, SIG_DFL); /* see run_once */
         status = quern_worker_run(run->worker, err);
         qn_work_signal_stop();
     }
