@@ -42,13 +42,17 @@ class Connection:
 
     def __init__(self, path):
         self.lock = threading.Lock()
-        self.socket = socket.socket(socket.AF_UNIX)
-        try:
-            self.socket.connect(path)
-        except OSError:
-            self.socket.close()
-            raise
+        self.socket = self.connect(path)
         self.file = self.socket.makefile("rb")
+
+    def connect(self, path):
+        link = socket.socket(socket.AF_UNIX)
+        try:
+            link.connect(path)
+        except OSError:
+            link.close()
+            raise
+        return link
 
     def close(self):
         self.file.close()

@@ -35,12 +35,14 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     }
     if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
         status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
-    } else if (strcmp(parsed.scheme, "redis") == 0 || strcmp(parsed.scheme, "redis-socket") == 0) {
+    } else if (strcmp(parsed.scheme, "redis") == 0 || strcmp(parsed.scheme, "redis-socket") == 0 ||
+               strcmp(parsed.scheme, "redis-cluster") == 0) {
         status = qn_redis_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
     } else {
         status = qn_error_set(err, QUERN_E_INVALID,
                               "unknown broker scheme \"%s\"; there are sqlite:///path/file.db, "
-                              "redis://host:port and redis-socket:///path",
+                              "redis://host:port, redis-socket:///path and "
+                              "redis-cluster://host:port,host:port",
                               parsed.scheme);
     }
     qn_url_finish(&parsed);

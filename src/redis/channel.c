@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* channel.c - the beginning and the end of a channel. */
+/* channel.c - the beginning and the end of a channel, and its connections to the nodes of a
+ * cluster. */
 #include "redis/channel.h"
+
+#include <string.h>
+
+#include "base/memory/alloc.h"
 
 void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, const char *role)
 {
@@ -9,10 +14,66 @@ void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, c
     channel->connection.role = role;
     channel->arena = (struct qn_arena){0};
     qn_random_init(&channel->random);
+    channel->cluster = NULL;
+    channel->nodes = NULL;
+    channel->node_capacity = 0;
+}
+
+void qn_channel_route(struct qn_channel *channel, struct qn_cluster *cluster)
+{
+    channel->cluster = cluster;
+}
+
+static bool make_room(struct qn_channel *channel, size_t node)
+{
+    size_t capacity = channel->node_capacity == 0 ? 8 : channel->node_capacity;
+    while (capacity <= node) {
+        capacity *= 2;
+    }
+    if (capacity == channel->node_capacity) {
+        return true;
+    }
+    struct qn_connection **nodes = qn_alloc_zero(capacity, sizeof(struct qn_connection *));
+    if (nodes == NULL) {
+        return false;
+    }
+    if (channel->nodes != NULL) {
+        memcpy(nodes, channel->nodes, channel->node_capacity * sizeof(struct qn_connection *));
+    }
+    qn_free(channel->nodes);
+    channel->nodes = nodes;
+    channel->node_capacity = capacity;
+    return true;
+}
+
+struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node)
+{
+    if (channel->cluster == NULL) {
+        return &channel->connection;
+    }
+    if (!make_room(channel, (size_t)node)) {
+        return NULL;
+    }
+    struct qn_connection **at = &channel->nodes[node];
+    if (*at == NULL) {
+        *at = qn_alloc_zero(1, sizeof **at);
+        if (*at != NULL) {
+            qn_connection_init_at(*at, qn_cluster_endpoint(channel->cluster, node));
+            (*at)->role = channel->connection.role;
+        }
+    }
+    return *at;
 }
 
 void qn_channel_finish(struct qn_channel *channel)
 {
+    for (size_t i = 0; i < channel->node_capacity; i++) {
+        if (channel->nodes[i] != NULL) {
+            qn_connection_finish(channel->nodes[i]);
+            qn_free(channel->nodes[i]);
+        }
+    }
+    qn_free(channel->nodes);
     qn_connection_finish(&channel->connection);
     qn_arena_finish(&channel->arena);
     pthread_mutex_destroy(&channel->mutex);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* channel.h - one connection with its own lock, and the memory of the pipelines that use it in
- * turn.
+ * turn; on a cluster, one connection to each node that it needs.
  *
  * A channel connects when it is first used. A pipeline holds its lock from begin to end
  * (pipeline.h). */
@@ -11,17 +11,26 @@
 
 #include "base/memory/arena.h"
 #include "base/random.h"
+#include "redis/cluster/cluster.h"
 #include "redis/connection.h"
 
 struct qn_channel {
-    pthread_mutex_t mutex; /* guards the rest, held for a whole pipeline */
-    struct qn_connection connection;
-    struct qn_arena arena; /* of the pipeline: requests and replies */
+    pthread_mutex_t mutex;           /* guards the rest, held for a whole pipeline */
+    struct qn_connection connection; /* to the one server; on a cluster never opened */
+    struct qn_arena arena;           /* of the pipeline: requests and replies */
     struct qn_random random;
+    struct qn_cluster *cluster;   /* NULL: there is one server; else it routes (route.h) */
+    struct qn_connection **nodes; /* by their numbers; NULL: not used yet */
+    size_t node_capacity;
 };
 
 /* role: for the name of the connection, "" for none (connection.h). Both are borrowed. */
 void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, const char *role);
+/* From now on it is one to this cluster, which is borrowed. Not yet used before. */
+void qn_channel_route(struct qn_channel *channel, struct qn_cluster *cluster);
 void qn_channel_finish(struct qn_channel *channel);
+/* The connection to a node, open or not. NULL: out of memory. On one server: that, whatever the
+ * number. */
+struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node);
 
 #endif

@@ -2,6 +2,7 @@
 /* endpoint.c - parses a URL into the parameters of a connection.
  *
  *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
+ *     redis-cluster://[user[:password]@]host[:port],host[:port],...
  *
  * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
  * the program quern, as a library reads no environment.)
@@ -175,6 +176,13 @@ static quern_status read_place(struct qn_endpoint *endpoint, const struct qn_url
     if (url->host[0] == '\0') {
         return qn_error_set(err, QUERN_E_INVALID, "redis: the URL names no host: redis://host");
     }
+    bool is_cluster = strcmp(url->scheme, "redis-cluster") == 0;
+    endpoint->mode = is_cluster ? QN_SERVER_CLUSTER : QN_SERVER_STANDALONE;
+    if (!is_cluster && strchr(url->host, ',') != NULL) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: a list of hosts is that of a cluster: redis-cluster://%s",
+                            url->host);
+    }
     if (url->path[0] != '\0' && strcmp(url->path, "/") != 0) {
         return read_db(url->path + 1, &endpoint->db, err);
     }
@@ -217,7 +225,12 @@ static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts 
     endpoint->password = copy_text(&at, texts->password);
     endpoint->peer.address = at;
     size_t left = size - (size_t)(at - endpoint->memory);
-    if (texts->path[0] != '\0') {
+    if (endpoint->mode == QN_SERVER_CLUSTER) {
+        bool is_list = strchr(texts->host, ',') != NULL;
+        (void)snprintf(at, left, "redis-cluster://%s%s%s%s%s", is_ipv6 && !is_list ? "[" : "",
+                       texts->host, is_ipv6 && !is_list ? "]" : "", is_list ? "" : ":",
+                       is_list ? "" : texts->port);
+    } else if (texts->path[0] != '\0') {
         (void)snprintf(at, left, "redis-socket://%s?db=%lld", texts->path, (long long)endpoint->db);
     } else {
         (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", texts->host,
@@ -241,6 +254,10 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
     }
     if (endpoint->db < 0) {
         endpoint->db = 0;
+    }
+    if (status == QUERN_OK && endpoint->mode == QN_SERVER_CLUSTER && endpoint->db != 0) {
+        status =
+            qn_error_set(err, QUERN_E_INVALID, "redis: a cluster has no other database than 0");
     }
     if (status == QUERN_OK) {
         bool is_socket = strcmp(url->scheme, "redis-socket") == 0;

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/vec.h"
+#include "redis/cluster/route.h"
 #include "redis/encode.h"
 #include "redis/open.h"
 #include "redis/server_error.h"
@@ -43,7 +44,9 @@ static bool is_under_way(const struct qn_pipeline *pipeline)
 void qn_pipeline_end(struct qn_pipeline *pipeline)
 {
     struct qn_channel *channel = pipeline->channel;
-    if (is_under_way(pipeline) && !QN_BUG(OWED_REPLY_LEFT)) {
+    if (channel->cluster != NULL) {
+        qn_route_drop(pipeline);
+    } else if (is_under_way(pipeline) && !QN_BUG(OWED_REPLY_LEFT)) {
         qn_connection_close(&channel->connection); /* no caller waits for its remaining replies */
     }
     qn_arena_reset(&channel->arena);
@@ -115,6 +118,9 @@ static void add_command(struct qn_pipeline *pipeline, const struct qn_script *sc
             .script = script,
             .first_arg = pipeline->arg_count,
             .reply_size_max = script == NULL ? QN_REPLY_ROWS_MAX : QN_REPLY_BRIEF_MAX,
+            .named = -1,
+            .goes_to = -1,
+            .at = -1,
         };
     }
 }
@@ -123,6 +129,20 @@ void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max)
 {
     if (pipeline->status == QUERN_OK) {
         pipeline->commands[pipeline->command_count - 1].reply_size_max = reply_size_max;
+    }
+}
+
+void qn_pipeline_at(struct qn_pipeline *pipeline, int node)
+{
+    if (pipeline->status == QUERN_OK) {
+        pipeline->commands[pipeline->command_count - 1].named = node;
+    }
+}
+
+void qn_pipeline_hasty(struct qn_pipeline *pipeline)
+{
+    if (pipeline->status == QUERN_OK) {
+        pipeline->commands[pipeline->command_count - 1].hasty = true;
     }
 }
 
@@ -216,14 +236,19 @@ static bool is_wanted(const struct qn_pipeline_command *command)
     return command->reply == NULL;
 }
 
-/* The wanted commands from `first` on, as the server reads them. */
-static char *format(struct qn_pipeline *pipeline, size_t first, size_t *ret_size)
+/* Whether it is to be written to this node; -1: the one server. */
+static bool is_for(const struct qn_pipeline_command *command, int node)
+{
+    return is_wanted(command) && (node < 0 || (command->at < 0 && command->goes_to == node));
+}
+
+char *qn_pipeline_format(struct qn_pipeline *pipeline, size_t first, int node, size_t *ret_size)
 {
     size_t size_max = 0;
     for (size_t i = first; i < pipeline->command_count; i++) {
         const struct qn_pipeline_command *command = &pipeline->commands[i];
         size_max +=
-            is_wanted(command)
+            is_for(command, node)
                 ? qn_encode_size_max(pipeline->arg_sizes + command->first_arg, command->arg_count)
                 : 0;
     }
@@ -231,7 +256,7 @@ static char *format(struct qn_pipeline *pipeline, size_t first, size_t *ret_size
     char *at = data;
     for (size_t i = first; data != NULL && i < pipeline->command_count; i++) {
         const struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (is_wanted(command)) {
+        if (is_for(command, node)) {
             qn_encode(&at, pipeline->args + command->first_arg,
                       pipeline->arg_sizes + command->first_arg, command->arg_count);
         }
@@ -257,20 +282,24 @@ static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, que
     return QUERN_OK;
 }
 
+bool qn_pipeline_lacks_script(struct qn_pipeline *pipeline, struct qn_pipeline_command *command)
+{
+    bool was_eval = command->script != NULL && pipeline->arg_sizes[command->first_arg] == EVAL_SIZE;
+    if (command->script == NULL || was_eval || command->reply->type != QN_REPLY_ERROR ||
+        strncmp(command->reply->data, "NOSCRIPT", 8) != 0) {
+        return false;
+    }
+    put_script_text(pipeline, command);
+    command->reply = NULL;
+    return true;
+}
+
 /* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
 static bool want_unknown_scripts(struct qn_pipeline *pipeline, size_t first)
 {
     bool wanted = false;
     for (size_t i = first; i < pipeline->command_count; i++) {
-        struct qn_pipeline_command *command = &pipeline->commands[i];
-        bool was_eval =
-            command->script != NULL && pipeline->arg_sizes[command->first_arg] == EVAL_SIZE;
-        if (command->script != NULL && !was_eval && command->reply->type == QN_REPLY_ERROR &&
-            strncmp(command->reply->data, "NOSCRIPT", 8) == 0) {
-            put_script_text(pipeline, command);
-            command->reply = NULL;
-            wanted = true;
-        }
+        wanted = qn_pipeline_lacks_script(pipeline, &pipeline->commands[i]) || wanted;
     }
     return wanted;
 }
@@ -291,7 +320,7 @@ static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, que
     size_t size = 0;
     struct qn_connection *connection = &pipeline->channel->connection;
     uint64_t sent_before = connection->socket.sent_bytes;
-    char *data = format(pipeline, first, &size);
+    char *data = qn_pipeline_format(pipeline, first, -1, &size);
     if (data == NULL) {
         return qn_error_nomem(err);
     }
@@ -313,21 +342,40 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
     return QUERN_E_UNKNOWN;
 }
 
+/* Begins a run: its time counts from here. */
+static void begin_run(struct qn_pipeline *pipeline)
+{
+    int64_t timeout_ms = pipeline->timeout_ms > 0
+                             ? pipeline->timeout_ms
+                             : pipeline->channel->connection.endpoint->peer.timeout_ms;
+    pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
+    pipeline->channel->connection.socket.timeout_ms = timeout_ms;
+    pipeline->maybe_done = false;
+}
+
 static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
 {
     quern_status status = QUERN_OK;
+    bool routes = pipeline->channel->cluster != NULL;
     if (!is_under_way(pipeline)) {
-        int64_t timeout_ms = pipeline->timeout_ms > 0
-                                 ? pipeline->timeout_ms
-                                 : pipeline->channel->connection.endpoint->peer.timeout_ms;
-        pipeline->deadline_ns = qn_clock_mono_ns() + timeout_ms * 1000000;
-        pipeline->channel->connection.socket.timeout_ms = timeout_ms;
-        pipeline->maybe_done = false;
-        status = open_connection(pipeline, err);
+        begin_run(pipeline);
+        status = routes ? QUERN_OK : open_connection(pipeline, err);
     }
-    if (status == QUERN_OK && pipeline->sent_count < pipeline->command_count) {
+    if (status == QUERN_OK && routes) {
+        status = qn_route_send(pipeline, pipeline->read_count, err);
+    } else if (status == QUERN_OK && pipeline->sent_count < pipeline->command_count) {
         status = write_wanted(pipeline, pipeline->sent_count, err);
     }
+    pipeline->sent_count = pipeline->command_count;
+    return status;
+}
+
+static quern_status route_all(struct qn_pipeline *pipeline, size_t first, quern_error *err)
+{
+    if (!is_under_way(pipeline)) {
+        begin_run(pipeline);
+    }
+    quern_status status = qn_route_run(pipeline, first, err);
     pipeline->sent_count = pipeline->command_count;
     return status;
 }
@@ -335,6 +383,9 @@ static quern_status send_rest(struct qn_pipeline *pipeline, quern_error *err)
 /* Sends the rest and reads the replies to the commands from `first` on. */
 static quern_status exchange(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
+    if (pipeline->channel->cluster != NULL) {
+        return route_all(pipeline, first, err);
+    }
     quern_status status = send_rest(pipeline, err);
     if (status == QUERN_OK) {
         status = read_replies(pipeline, first, err);
@@ -401,8 +452,10 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     if (command->reply->type == QN_REPLY_ERROR) {
         const struct qn_server_call call = {pipeline->args[command->first_arg], command->script,
                                             first_argument(pipeline, command)};
-        return qn_server_error(pipeline->channel->connection.endpoint->peer.address, command->reply,
-                               &call, err);
+        const struct qn_connection *connection =
+            command->at < 0 ? &pipeline->channel->connection
+                            : qn_channel_connection(pipeline->channel, command->at);
+        return qn_server_error(connection->endpoint->peer.address, command->reply, &call, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;

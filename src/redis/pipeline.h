@@ -13,7 +13,11 @@
  * From then on nothing is sent, and each run reports that failure. An error reply is no failure of
  * the pipeline, only of its command. Begin takes the lock of the channel and end gives it back;
  * replies live until end. A script that the server does not know (NOSCRIPT) is sent again with its
- * text, without the caller noticing. */
+ * text, without the caller noticing.
+ *
+ * On a cluster each command goes to the node that owns its slot, that of a script's first key or of
+ * a command's first argument; commands without a key go to any node. Commands to different nodes
+ * run at the same time (route.h). */
 #ifndef QN_REDIS_PIPELINE_H
 #define QN_REDIS_PIPELINE_H
 
@@ -36,6 +40,12 @@ struct qn_pipeline_command {
     size_t arg_count;
     size_t reply_size_max;
     struct qn_reply *reply;
+    /* On a cluster, nodes by their numbers, -1 for none: */
+    int named;                /* by the caller */
+    int goes_to;              /* the one that it is meant for */
+    int at;                   /* the one that it was sent to, and that has not refused it */
+    bool hasty;               /* it waits for no node that cannot answer now */
+    struct qn_reply *refusal; /* the latest, of a node that has not done it */
 };
 
 struct qn_pipeline {
@@ -74,6 +84,13 @@ void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_scrip
  * QN_REPLY_BRIEF_MAX for a script, whose replies we control, QN_REPLY_ROWS_MAX for a command, which
  * may return data of other programs. */
 void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max);
+/* On a cluster: the latest command goes to this node (qn_cluster_masters), not to that of its key;
+ * -1: as without this call. */
+void qn_pipeline_at(struct qn_pipeline *pipeline, int node);
+/* On a cluster: where the slot of the latest command is being moved, or its node does not answer,
+ * this is its reply at once, as an error reply (QUERN_E_BUSY); all other commands wait until the
+ * deadline of the run. */
+void qn_pipeline_hasty(struct qn_pipeline *pipeline);
 /* Memory was out for something else that the pipeline needs. */
 void qn_pipeline_nomem(struct qn_pipeline *pipeline);
 void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text);

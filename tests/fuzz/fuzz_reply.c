@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_reply.c - any bytes as the answer of a server: replies or a refusal, and never more memory
- * than the limit of a reply allows. The first byte chooses how the rest is cut. */
+ * than the limit of a reply allows. The first byte chooses how the rest is cut.
+ *
+ * Each reply is also read as that of a node of a cluster: as the map of its slots, and as an error
+ * that sends us elsewhere. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "redis/cluster/slots.h"
 #include "redis/decode.h"
 
 #define REPLY_SIZE_MAX 4096
@@ -22,6 +26,31 @@ static size_t weigh(const struct qn_reply *reply)
         sum += weigh(reply->items[i]);
     }
     return sum;
+}
+
+static int count_node(const struct qn_slot_place *place, void *user)
+{
+    int *count = user;
+    if (strlen(place->host) >= QN_SLOT_HOST_SIZE || place->port[0] == '\0') {
+        abort();
+    }
+    return ++*count;
+}
+
+static void read_as_slots(const struct qn_reply *reply)
+{
+    static int16_t owners[QN_SLOT_COUNT];
+    struct qn_slot_place place;
+    int nodes = 0;
+    const char *wrong = qn_slots_read(reply, owners, count_node, &nodes);
+    for (size_t i = 0; wrong == NULL && i < QN_SLOT_COUNT; i++) {
+        if (owners[i] < -1 || owners[i] >= QN_SLOT_NODES_MAX) {
+            abort();
+        }
+    }
+    if (qn_slot_advice_of(reply, &place) == QN_SLOT_MOVED && place.port[0] == '\0') {
+        abort();
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -46,6 +75,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             }
             if (reply != NULL && weigh(reply) > size + REPLY_SIZE_MAX) {
                 abort();
+            }
+            if (reply != NULL) {
+                read_as_slots(reply);
             }
         } while (status == QUERN_OK && reply != NULL);
     }

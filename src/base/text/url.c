@@ -122,11 +122,15 @@ static quern_status parse_port(struct parser *parser, struct qn_str raw, struct 
     return take_piece(parser, raw, &url->port);
 }
 
-/* "host", "host:port", "[::1]" or "[::1]:port". */
+/* "host", "host:port", "[::1]" or "[::1]:port". A list of these, with commas, is not taken apart:
+ * all of it is the host. */
 static quern_status parse_host(struct parser *parser, struct qn_str raw, struct qn_url *url)
 {
     struct qn_str port;
     struct qn_str host;
+    if (raw.size > 0 && memchr(raw.data, ',', raw.size) != NULL) {
+        return take_piece(parser, raw, &url->host);
+    }
     if (raw.size > 0 && raw.data[0] == '[') {
         struct qn_str after;
         host = split((struct qn_str){.data = raw.data + 1, .size = raw.size - 1}, ']', &after);

@@ -15,7 +15,7 @@ struct qn_url {
     const char *scheme; /* "" for a plain path; strings are "" when absent */
     const char *user;
     const char *password;
-    const char *host;
+    const char *host; /* or a list, "host:port,host", and then no port */
     const char *port;
     const char *path; /* with its leading '/', for a plain path as given */
     size_t param_count;

@@ -78,6 +78,7 @@ static void init_channels(struct qn_redis *self)
         [QN_CHANNEL_REST] = "rest",     [QN_CHANNEL_TRACKED] = "tracked"};
     for (size_t i = 0; i < QN_CHANNEL_COUNT; i++) {
         qn_channel_init(&self->channels[i], &self->failover, roles[i]);
+        qn_channel_route(&self->channels[i], self->cluster);
     }
 }
 
@@ -116,6 +117,24 @@ static quern_status ask_something(struct qn_redis *self, quern_error *err)
     return status;
 }
 
+static quern_status init_cluster(struct qn_redis *self, quern_error *err)
+{
+    if (self->failover.endpoints[0]->mode != QN_SERVER_CLUSTER) {
+        return QUERN_OK;
+    }
+    self->cluster = qn_alloc_zero(1, sizeof *self->cluster);
+    return self->cluster == NULL ? qn_error_nomem(err)
+                                 : qn_cluster_init(self->cluster, self->failover.endpoints[0], err);
+}
+
+static void finish_cluster(struct qn_redis *self)
+{
+    if (self->cluster != NULL) {
+        qn_cluster_finish(self->cluster);
+        qn_free(self->cluster);
+    }
+}
+
 quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_options *options,
                            struct qn_broker **ret_broker, quern_error *err)
 {
@@ -131,6 +150,10 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     self->base.clock = options->clock != NULL ? options->clock : qn_clock_system();
     self->base.command_timeout_ms = self->timeout_ms;
     self->base.opener_pid = getpid();
+    status = init_cluster(self, err);
+    if (status != QUERN_OK) {
+        goto fail_cluster;
+    }
     init_channels(self);
     qn_redis_served_init(&self->served);
     status = qn_redis_listener_init(&self->listener, &self->failover, err);
@@ -147,6 +170,8 @@ fail_channels:
     qn_redis_listener_finish(&self->listener);
     qn_redis_served_finish(&self->served);
     finish_channels(self);
+fail_cluster:
+    finish_cluster(self);
     qn_failover_finish(&self->failover);
 fail:
     qn_free(self);
@@ -162,6 +187,7 @@ void qn_redis_close(struct qn_broker *broker)
     qn_redis_listener_finish(&self->listener);
     qn_redis_served_finish(&self->served);
     finish_channels(self);
+    finish_cluster(self);
     qn_recover_free_cursors(self->recovery_cursors);
     qn_failover_finish(&self->failover);
     qn_free(self);

@@ -46,6 +46,7 @@ struct qn_redis {
     struct qn_broker base;
     struct qn_failover failover; /* which server all connections use */
     int64_t timeout_ms;          /* of an answer; never changes after open */
+    struct qn_cluster *cluster;  /* NULL: one server */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
     struct qn_redis_served served;
@@ -70,8 +71,8 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
     qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
-/* url: parsed, with one of the schemes "redis" and "redis-socket". Connects once, so that faults of
- * the URL, the password or the server are reported here. */
+/* url: parsed, with one of the schemes "redis", "redis-socket" and "redis-cluster". Connects once,
+ * so that faults of the URL, the password or the server are reported here. */
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);
