@@ -30,7 +30,7 @@ install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PA
 # pkg-config --static names the libraries that libquern.a needs, the shared library has its own. Not
 # by Requires.private, which would also hand their compiler flags to everyone.
 set(private -pthread)
-foreach(library SQLITE CRYPTO PROTOBUFC HIREDIS INIH)
+foreach(library SQLITE SSL CRYPTO PROTOBUFC HIREDIS INIH)
     list(APPEND private ${${library}_STATIC_LDFLAGS})
 endforeach()
 list(REMOVE_DUPLICATES private)

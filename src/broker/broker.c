@@ -19,6 +19,18 @@
 #include "task/limits.h"
 #include "task/name.h"
 
+static bool is_redis(const char *scheme)
+{
+    static const char *const schemes[] = {"redis", "rediss", "redis-socket", "redis-cluster",
+                                          "rediss-cluster"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        if (strcmp(scheme, schemes[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
                             struct qn_broker **ret_broker, quern_error *err)
 {
@@ -35,14 +47,14 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     }
     if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
         status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
-    } else if (strcmp(parsed.scheme, "redis") == 0 || strcmp(parsed.scheme, "redis-socket") == 0 ||
-               strcmp(parsed.scheme, "redis-cluster") == 0) {
+    } else if (is_redis(parsed.scheme)) {
         status = qn_redis_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
     } else {
         status = qn_error_set(err, QUERN_E_INVALID,
                               "unknown broker scheme \"%s\"; there are sqlite:///path/file.db, "
                               "redis://host:port, redis-socket:///path and "
-                              "redis-cluster://host:port,host:port",
+                              "redis-cluster://host:port,host:port; with TLS rediss://, "
+                              "rediss-cluster://",
                               parsed.scheme);
     }
     qn_url_finish(&parsed);

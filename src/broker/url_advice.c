@@ -117,11 +117,11 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
         quern_status status;
         const char *advice;
     } schemes[] = {
-        {"rediss", QUERN_E_UNSUPPORTED,
-         "TLS is not supported yet; use redis:// through your own tunnel (stunnel, ssh -L)"},
         {"redis-sentinel", QUERN_E_UNSUPPORTED,
          "Sentinel is not supported yet; name the master by redis://host:port"},
         {"redis-cluster", QUERN_E_UNSUPPORTED,
+         "Redis Cluster is not supported yet; use a standalone server"},
+        {"rediss-cluster", QUERN_E_UNSUPPORTED,
          "Redis Cluster is not supported yet; use a standalone server"},
         {"valkey", QUERN_E_INVALID, "write redis://host:port, also for Valkey"},
         {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "net/tls_link.h"
 
 #define RACE_MAX 8 /* addresses of one name that are tried */
 #define HEAD_START_MS 250
@@ -240,6 +241,9 @@ quern_status qn_connect(struct qn_socket *socket, int64_t deadline_mono_ns, quer
     quern_status status = peer->host[0] == '\0'
                               ? connect_unix(peer, deadline_mono_ns, &socket->fd, err)
                               : connect_tcp(peer, deadline_mono_ns, &socket->fd, err);
+    if (status == QUERN_OK && peer->tls != NULL) {
+        status = qn_tls_link_open(peer, socket->fd, deadline_mono_ns, &socket->tls, err);
+    }
     if (status != QUERN_OK) {
         qn_socket_close(socket);
     }

@@ -9,12 +9,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct qn_tls;
+
 /* The texts are borrowed. */
 struct qn_peer {
     const char *host; /* "": a Unix socket */
     const char *port;
     const char *path;    /* of the Unix socket */
     const char *address; /* of both, for texts of errors */
+    struct qn_tls *tls;  /* shared with other peers (tls.h); NULL: a plain connection */
     int64_t connect_timeout_ms;
     int64_t timeout_ms;                 /* of an answer */
     const _Atomic int64_t *patience_ms; /* when it becomes shorter than timeout_ms, waits end that

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "net/tls_link.h"
 
 #define SHORT_SIZE 2048     /* of a request that is answered at once */
 #define ATTENTIVE_NS 150000 /* how long its answer is looked for without sleeping: two wake-ups */
@@ -35,6 +36,8 @@ void qn_socket_init(struct qn_socket *socket, const struct qn_peer *peer)
 
 void qn_socket_close(struct qn_socket *socket)
 {
+    qn_tls_link_close(socket->tls);
+    socket->tls = NULL;
     if (socket->fd >= 0) {
         (void)close(socket->fd);
         socket->fd = -1;
@@ -45,9 +48,26 @@ void qn_socket_close(struct qn_socket *socket)
 
 static quern_status lost(struct qn_socket *socket, const char *words, quern_error *err)
 {
-    qn_socket_close(socket);
-    return qn_error_set(err, QUERN_E_CONNECT, "%s: connection lost: %s", socket->peer->address,
-                        words);
+    quern_status status =
+        qn_error_set(err, QUERN_E_CONNECT, "%s: connection lost: %s", socket->peer->address, words);
+    qn_socket_close(socket); /* the words may be in it */
+    return status;
+}
+
+/* count: what the call returned. */
+static quern_status failed(struct qn_socket *socket, ssize_t count, quern_error *err)
+{
+    if (count == 0) {
+        return lost(socket, "closed by the server", err);
+    }
+    if (socket->tls == NULL) {
+        return lost(socket, strerror(errno), err);
+    }
+    if (errno == ENOMEM) {
+        qn_socket_close(socket);
+        return qn_error_nomem(err);
+    }
+    return lost(socket, qn_tls_link_why(socket->tls), err);
 }
 
 static quern_status too_slow(struct qn_socket *socket, quern_error *err)
@@ -67,6 +87,12 @@ static bool wait_for(const struct qn_socket *socket, short events, int64_t begun
                      int64_t deadline_mono_ns)
 {
     struct pollfd poller = {.fd = socket->fd, .events = events};
+    if (socket->tls != NULL) {
+        if (events == POLLIN && qn_tls_link_has_bytes(socket->tls)) {
+            return true;
+        }
+        poller.events = qn_tls_link_events(socket->tls, events);
+    }
     while (true) {
         int timeout_ms = qn_peer_sleep_ms(socket->peer, begun_mono_ns, deadline_mono_ns);
         int ready = poll(&poller, 1, timeout_ms);
@@ -116,13 +142,27 @@ void qn_socket_answered(struct qn_socket *socket, const struct qn_socket_wait *w
 
 /* --- Sending and receiving ---------------------------------------------------------- */
 
+/* As send and recv of a socket that never blocks. */
+static ssize_t put(struct qn_socket *socket, const void *data, size_t size)
+{
+    return socket->tls == NULL ? send(socket->fd, data, size, MSG_NOSIGNAL)
+                               : qn_tls_link_send(socket->tls, data, size);
+}
+
+static ssize_t take(struct qn_socket *socket)
+{
+    return socket->tls == NULL
+               ? recv(socket->fd, socket->inbox, QN_SOCKET_INBOX_SIZE, 0)
+               : qn_tls_link_receive(socket->tls, socket->inbox, QN_SOCKET_INBOX_SIZE);
+}
+
 quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t size,
                             int64_t deadline_mono_ns, quern_error *err)
 {
     size_t sent = 0;
     int64_t begun_mono_ns = 0; /* to wait */
     while (sent < size) {
-        ssize_t count = send(socket->fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL);
+        ssize_t count = put(socket, (const char *)data + sent, size - sent);
         if (count > 0) {
             sent += (size_t)count;
             socket->sent_bytes += (size_t)count;
@@ -135,7 +175,7 @@ quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t s
                 return too_slow(socket, err);
             }
         } else if (errno != EINTR) {
-            return lost(socket, strerror(errno), err);
+            return failed(socket, count, err);
         }
     }
     socket->attentive_until_mono_ns = attentive_until_ns(socket, size);
@@ -144,10 +184,10 @@ quern_status qn_socket_send(struct qn_socket *socket, const void *data, size_t s
 
 quern_status qn_socket_try_receive(struct qn_socket *socket, size_t *ret_size, quern_error *err)
 {
-    ssize_t count = recv(socket->fd, socket->inbox, QN_SOCKET_INBOX_SIZE, 0);
+    ssize_t count = take(socket);
     bool empty = count < 0 && (errno == EAGAIN || errno == EINTR);
     if (count <= 0 && !empty) {
-        return lost(socket, count == 0 ? "closed by the server" : strerror(errno), err);
+        return failed(socket, count, err);
     }
     *ret_size = empty ? 0 : (size_t)count;
     return QUERN_OK;
@@ -174,8 +214,16 @@ quern_status qn_socket_receive(struct qn_socket *socket, struct qn_socket_wait *
     return qn_socket_try_receive(socket, ret_size, err);
 }
 
+bool qn_socket_has_bytes(const struct qn_socket *socket)
+{
+    return socket->tls != NULL && qn_tls_link_has_bytes(socket->tls);
+}
+
 bool qn_socket_is_stale(const struct qn_socket *socket)
 {
+    if (socket->tls != NULL) {
+        return qn_tls_link_is_stale(socket->tls);
+    }
     char byte;
     ssize_t count = recv(socket->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return count >= 0 || (errno != EAGAIN && errno != EINTR);

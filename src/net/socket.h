@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* socket.h - sends to a peer and receives from it, each with a deadline.
+/* socket.h - sends to a peer and receives from it, by TLS or plain, each with a deadline.
  *
  *     struct qn_socket socket;
  *     struct qn_socket_wait wait = {.deadline_mono_ns = deadline};
@@ -23,12 +23,15 @@
 
 #define QN_SOCKET_INBOX_SIZE 65536
 
+struct qn_tls_link;
+
 struct qn_socket {
     const struct qn_peer *peer;
-    int fd;              /* non-blocking; -1: not connected */
-    char *inbox;         /* the bytes of the latest receive */
-    int64_t timeout_ms;  /* of the answer that is waited for, for texts; 0: the peer's */
-    uint64_t sent_bytes; /* by all sends so far, also by those that failed */
+    int fd;                  /* non-blocking; -1: not connected */
+    struct qn_tls_link *tls; /* NULL: a plain connection */
+    char *inbox;             /* the bytes of the latest receive */
+    int64_t timeout_ms;      /* of the answer that is waited for, for texts; 0: the peer's */
+    uint64_t sent_bytes;     /* by all sends so far, also by those that failed */
     int64_t attentive_until_mono_ns; /* until when a receive looks without sleeping; 0: it sleeps */
     uint32_t in_vain_count; /* looks in a row that found nothing; beyond some, sends since */
 };
@@ -58,6 +61,8 @@ void qn_socket_answered(struct qn_socket *socket, const struct qn_socket_wait *w
 /* As receive, without waiting: *ret_size 0: nothing is there. */
 QUERN_NODISCARD quern_status qn_socket_try_receive(struct qn_socket *socket, size_t *ret_size,
                                                    quern_error *err);
+/* Whether bytes are here that a poll of the fd does not report. */
+bool qn_socket_has_bytes(const struct qn_socket *socket);
 /* For an idle socket: has it died, or received data that was not requested? Then it must be
  * closed. */
 bool qn_socket_is_stale(const struct qn_socket *socket);

@@ -3,32 +3,31 @@
  *
  *     redis://[user[:password]@]host[:port][/db]      redis-socket://[user[:password]@]/path[?db=n]
  *     redis-cluster://[user[:password]@]host[:port],host[:port],...
+ *     rediss://... and rediss-cluster://... the same by TLS
  *
- * Parameters: db, and password_file, whose first line is the password. (password_env is resolved by
- * the program quern, as a library reads no environment.)
+ * Parameters: db, and password_file, whose first line is the password; those of TLS are in
+ * tls_params.c. (password_env is resolved by the program quern, as a library reads no environment.)
  *
  * All strings lie in one block (secret.h): the password is among them. Texts of errors name the
  * part that is wrong and never the password. */
 #include "redis/endpoint.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/secret.h"
+#include "base/text/str.h"
+#include "base/trusted_file.h"
+#include "redis/url/tls_params.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define COMMAND_TIMEOUT_MS 10000
 #define DB_MAX 1000000
-#define KNOWN_PARAMS "db, password_file and, for the program quern, password_env"
+#define KNOWN_PARAMS "db, password_file, " QN_TLS_PARAMS " and, for the program quern, password_env"
 #define PASSWORD_SIZE 4096
 
 static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
@@ -55,74 +54,15 @@ struct draft {
     char from_file[PASSWORD_SIZE];
 };
 
-/* The reason not to trust this file, by the rules of ssh for its own files; NULL: it is fine. A
- * file that root has made readable, such as a mounted secret, is accepted. */
-static const char *what_is_wrong(const struct stat *info)
-{
-    if (!S_ISREG(info->st_mode)) {
-        return "it is not a regular file";
-    }
-    if (info->st_uid != geteuid() && info->st_uid != 0) {
-        return "it belongs to another user";
-    }
-    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        return "others may write to it; chmod 600 it";
-    }
-    if (info->st_uid != 0 && (info->st_mode & S_IROTH) != 0) {
-        return "every user may read it; chmod 600 it";
-    }
-    return NULL;
-}
-
-/* Whether anybody may put another file in its place. */
-static bool is_replaceable(const char *path)
-{
-    char directory[PATH_MAX];
-    struct stat info;
-    const char *slash = strrchr(path, '/');
-    int size = slash == NULL || slash == path ? 1 : (int)(slash - path);
-    (void)snprintf(directory, sizeof directory, "%.*s", size, slash == NULL ? "." : path);
-    return stat(directory, &info) == 0 && (info.st_mode & S_IWOTH) != 0 &&
-           (info.st_mode & S_ISVTX) == 0;
-}
-
-/* Reads at most size - 1 bytes of the file. NULL: done; else why not. */
-static const char *read_file(const char *path, char *out, size_t size)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO would hold us up */
-    if (fd < 0) {
-        return strerror(errno);
-    }
-    const char *wrong = fstat(fd, &info) != 0 ? strerror(errno)
-                        : is_replaceable(path)
-                            ? "every user may replace it; chmod o-w its directory"
-                            : what_is_wrong(&info);
-    if (wrong != NULL) {
-        (void)close(fd);
-        return wrong;
-    }
-    size_t used = 0;
-    ssize_t count = 1;
-    while (count > 0 && used < size - 1) {
-        do {
-            count = read(fd, out + used, size - 1 - used);
-        } while (count < 0 && errno == EINTR);
-        used += count > 0 ? (size_t)count : 0;
-    }
-    int code = errno;
-    (void)close(fd);
-    out[used] = '\0';
-    return count < 0 ? strerror(code) : NULL;
-}
-
 static quern_status read_password_file(const char *path, struct draft *draft, quern_error *err)
 {
     if (draft->password[0] != '\0') {
         return qn_error_set(err, QUERN_E_INVALID,
                             "redis: the URL has a password and a password_file");
     }
-    const char *wrong = read_file(path, draft->from_file, sizeof draft->from_file);
+    size_t size = 0;
+    const char *wrong =
+        qn_trusted_file_read(path, true, draft->from_file, sizeof draft->from_file, &size);
     if (wrong != NULL) {
         return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path, wrong);
     }
@@ -148,7 +88,7 @@ static quern_status read_params(struct qn_endpoint *endpoint, const struct qn_ur
             status = read_db(value, &endpoint->db, err);
         } else if (strcmp(name, "password_file") == 0) {
             status = read_password_file(value, draft, err);
-        } else {
+        } else if (!qn_tls_params_has(name)) {
             status =
                 qn_error_set(err, QUERN_E_INVALID,
                              "redis: unknown parameter \"%.40s\"; there are " KNOWN_PARAMS, name);
@@ -176,7 +116,8 @@ static quern_status read_place(struct qn_endpoint *endpoint, const struct qn_url
     if (url->host[0] == '\0') {
         return qn_error_set(err, QUERN_E_INVALID, "redis: the URL names no host: redis://host");
     }
-    bool is_cluster = strcmp(url->scheme, "redis-cluster") == 0;
+    bool is_cluster =
+        strcmp(url->scheme, "redis-cluster") == 0 || strcmp(url->scheme, "rediss-cluster") == 0;
     endpoint->mode = is_cluster ? QN_SERVER_CLUSTER : QN_SERVER_STANDALONE;
     if (!is_cluster && strchr(url->host, ',') != NULL) {
         return qn_error_set(err, QUERN_E_INVALID,
@@ -211,6 +152,7 @@ static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts 
                                quern_error *err)
 {
     bool is_ipv6 = strchr(texts->host, ':') != NULL;
+    const char *scheme = endpoint->peer.tls != NULL ? "rediss" : "redis";
     size_t size = 2 * (strlen(texts->host) + strlen(texts->port) + strlen(texts->path)) +
                   strlen(texts->user) + strlen(texts->password) + 128;
     endpoint->memory = qn_secret_alloc(size);
@@ -227,13 +169,13 @@ static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts 
     size_t left = size - (size_t)(at - endpoint->memory);
     if (endpoint->mode == QN_SERVER_CLUSTER) {
         bool is_list = strchr(texts->host, ',') != NULL;
-        (void)snprintf(at, left, "redis-cluster://%s%s%s%s%s", is_ipv6 && !is_list ? "[" : "",
+        (void)snprintf(at, left, "%s-cluster://%s%s%s%s%s", scheme, is_ipv6 && !is_list ? "[" : "",
                        texts->host, is_ipv6 && !is_list ? "]" : "", is_list ? "" : ":",
                        is_list ? "" : texts->port);
     } else if (texts->path[0] != '\0') {
         (void)snprintf(at, left, "redis-socket://%s?db=%lld", texts->path, (long long)endpoint->db);
     } else {
-        (void)snprintf(at, left, "redis://%s%s%s:%s/%lld", is_ipv6 ? "[" : "", texts->host,
+        (void)snprintf(at, left, "%s://%s%s%s:%s/%lld", scheme, is_ipv6 ? "[" : "", texts->host,
                        is_ipv6 ? "]" : "", texts->port, (long long)endpoint->db);
     }
     return QUERN_OK;
@@ -260,6 +202,10 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
             qn_error_set(err, QUERN_E_INVALID, "redis: a cluster has no other database than 0");
     }
     if (status == QUERN_OK) {
+        bool is_tls = qn_str_starts_with(url->scheme, "rediss");
+        status = qn_tls_params_read(url, is_tls, &endpoint->peer.tls, err);
+    }
+    if (status == QUERN_OK) {
         bool is_socket = strcmp(url->scheme, "redis-socket") == 0;
         const struct texts texts = {.host = url->host,
                                     .port = url->port[0] == '\0' ? "6379" : url->port,
@@ -268,12 +214,16 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
                                     .password = draft.password};
         status = copy_texts(endpoint, &texts, err);
     }
+    if (status != QUERN_OK) {
+        qn_endpoint_finish(endpoint);
+    }
     explicit_bzero(&draft, sizeof draft);
     return status;
 }
 
 void qn_endpoint_finish(struct qn_endpoint *endpoint)
 {
+    qn_tls_unref(endpoint->peer.tls);
     qn_secret_free(endpoint->memory);
     *endpoint = (struct qn_endpoint){.memory = NULL};
 }
@@ -327,6 +277,7 @@ quern_status qn_endpoint_at(const struct qn_endpoint *model, const char *host, c
         qn_free(endpoint);
         return status;
     }
+    endpoint->peer.tls = qn_tls_ref(model->peer.tls);
     *ret_endpoint = keep(endpoint);
     return QUERN_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* endpoint.h - the address of a Redis server and the user for it, parsed from a URL. */
+/* endpoint.h - the address of a Redis server, its TLS and the user for it, parsed from a URL. */
 #ifndef QN_REDIS_ENDPOINT_H
 #define QN_REDIS_ENDPOINT_H
 
@@ -17,7 +17,8 @@ enum qn_server_mode { QN_SERVER_STANDALONE, QN_SERVER_SENTINEL, QN_SERVER_CLUSTE
 /* Owns its memory. The password is never part of an error or a log line. */
 struct qn_endpoint {
     char *memory;         /* holds the strings; see secret.h */
-    struct qn_peer peer;  /* its address: "redis://host:port/0", for people; without password */
+    struct qn_peer peer;  /* its address: "redis://host:port/0", for people; without password. Its
+                           * tls is a reference of the endpoint's */
     const char *user;     /* "": the default user */
     const char *password; /* "": none */
     const char *name;     /* for CLIENT SETNAME */
@@ -26,7 +27,8 @@ struct qn_endpoint {
     _Atomic bool abandoned; /* another server was chosen: peer.abandoned points here */
     _Atomic uint32_t refs;  /* of one from qn_endpoint_new or qn_endpoint_at */
 };
-/* QUERN_E_INVALID: the text names the part of the URL that is wrong. */
+/* Finish does nothing to one that failed. QUERN_E_INVALID: the text names the part of the URL that
+ * is wrong. */
 QUERN_NODISCARD quern_status qn_endpoint_init(struct qn_endpoint *endpoint,
                                               const struct qn_url *url, quern_error *err);
 void qn_endpoint_finish(struct qn_endpoint *endpoint);

@@ -35,7 +35,7 @@ class BrokerTest(CliTest):
                          ("memory:", "name a file"), ("memory:jobs", "name a file"),
                          ("memory:/x", "name a file"), ("sqlite:///:memory:", "name a file"),
                          ("file:q.db", "sqlite:///path"), ("file:///q.db", "sqlite:///path"),
-                         ("rediss://localhost", "TLS is not supported yet"),
+                         ("rediss:localhost", "lacks //"),
                          ("redis:localhost", "lacks //"),
                          ("redis//:s3cret@db.lan", "lacks : behind"),
                          (":s3cret@db.lan", "redis://:***@db.lan,"),

@@ -71,8 +71,9 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
     qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
-/* url: parsed, with one of the schemes "redis", "redis-socket" and "redis-cluster". Connects once,
- * so that faults of the URL, the password or the server are reported here. */
+/* url: parsed, with one of the schemes "redis", "redis-socket", "redis-cluster", and "rediss" and
+ * "rediss-cluster" for TLS. Connects once, so that faults of the URL, the password or the server
+ * are reported here. */
 QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);

@@ -41,6 +41,7 @@ static void a_url_names_place_user_and_database(void **state)
         {"redis://[::1]:7/1", "::1", "7", "", "", "", "redis://[::1]:7/1", 1},
         {"redis://:s%40cret@a", "a", "6379", "", "", "s@cret", "redis://a:6379/0", 0},
         {"redis://me:s@a/2", "a", "6379", "", "me", "s", "redis://a:6379/2", 2},
+        {"rediss://a/2", "a", "6379", "", "", "", "rediss://a:6379/2", 2},
         {"redis-socket:///run/r.sock", "", "6379", "/run/r.sock", "", "",
          "redis-socket:///run/r.sock?db=0", 0},
         {"redis-socket://:pw@/run/r.sock?db=9", "", "6379", "/run/r.sock", "", "pw",

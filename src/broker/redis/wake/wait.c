@@ -255,6 +255,9 @@ static void sleep_until_notice(struct qn_redis_listener *listener, int64_t until
                            {.fd = listener->connection.socket.fd, .events = POLLIN},
                            {.fd = listener->tracked_fd, .events = POLLRDHUP}};
     int timeout = timeout_ms(qn_clock_mono_ns(), until_mono_ns);
+    if (qn_socket_has_bytes(&listener->connection.socket)) {
+        timeout = 0;
+    }
     (void)pthread_mutex_unlock(&listener->mutex);
     int ready = poll(fds, sizeof fds / sizeof fds[0], timeout);
     if (ready > 0 && fds[0].revents != 0) {
