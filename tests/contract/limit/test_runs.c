@@ -58,8 +58,26 @@ static void limit_set_while_tasks_wait_counts_those_that_run(struct contract *c)
     put(c, "s1 s2 s3 s4", "slow", NULL);
     limits_lease(c, 2, "s1 s2");
     limits_set(c, QUERN_LIMIT_TYPE, "slow", "3");
+    assert_int_equal(limits_used(c, QUERN_LIMIT_TYPE, "slow", false), 2); /* before any lease */
     limits_lease(c, 10, "s3");
     assert_int_equal(limits_used(c, QUERN_LIMIT_TYPE, "slow", false), 3);
+    limits_finish();
+}
+
+static void use_of_a_new_limit_is_known_where_nothing_waits(struct contract *c)
+{
+    limits_begin(c);
+    put(c, "a1 a2", "slow", "a");
+    put(c, "b1", "quick", "b");
+    limits_lease(c, 10, "a1 b1 a2");
+    limits_set(c, QUERN_LIMIT_KEY, "a", "1");
+    limits_set(c, QUERN_LIMIT_KEY, "none", "1");
+    limits_set(c, QUERN_LIMIT_TYPE, "quick", "5");
+    assert_int_equal(limits_used(c, QUERN_LIMIT_KEY, "a", false), 2);
+    assert_int_equal(limits_used(c, QUERN_LIMIT_KEY, "none", false), 0);
+    assert_int_equal(limits_used(c, QUERN_LIMIT_TYPE, "quick", false), 1);
+    limits_done(c, "a1");
+    assert_int_equal(limits_used(c, QUERN_LIMIT_KEY, "a", false), 1);
     limits_finish();
 }
 
@@ -428,6 +446,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(queue_runs_no_more_than_its_limit),
     CONTRACT_TEST(limit_of_a_type_holds_up_no_other_type),
     CONTRACT_TEST(limit_set_while_tasks_wait_counts_those_that_run),
+    CONTRACT_TEST(use_of_a_new_limit_is_known_where_nothing_waits),
     CONTRACT_TEST(each_key_has_its_limit_and_one_its_own),
     CONTRACT_TEST(limits_of_many_keys_hold_beside_that_of_each),
     CONTRACT_TEST(tasks_of_a_key_whose_type_has_to_wait_let_others_of_it_pass),
