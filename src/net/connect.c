@@ -27,11 +27,11 @@
 
 #define RACE_MAX 8 /* addresses of one name that are tried */
 #define HEAD_START_MS 250
-/* A peer that has vanished is noticed after about 30 s, with or without data in flight. */
-#define KEEPALIVE_IDLE_S 15
-#define KEEPALIVE_STEP_S 5
-#define KEEPALIVE_COUNT 3
-#define USER_TIMEOUT_MS 30000
+/* A peer that has vanished is noticed after about 7 s, with or without data in flight. */
+#define KEEPALIVE_IDLE_S 3
+#define KEEPALIVE_STEP_S 1
+#define KEEPALIVE_COUNT 4
+#define USER_TIMEOUT_MS 6000
 
 struct race {
     const struct qn_peer *peer;

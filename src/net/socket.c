@@ -12,9 +12,11 @@
 #include "net/socket.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -206,10 +208,16 @@ quern_status qn_socket_receive(struct qn_socket *socket, struct qn_socket_wait *
     }
     int64_t end_mono_ns = qn_peer_end(socket->peer, wait->begun_mono_ns, wait->deadline_mono_ns);
     wait->late = now_mono_ns >= end_mono_ns && !QN_BUG(DEADLINE_WHILE_IDLE);
+    bool looks = wait->look_mono_ns != 0 && wait->look_mono_ns < end_mono_ns;
+    int64_t until_mono_ns = looks ? wait->look_mono_ns : wait->deadline_mono_ns;
     if (wait->attentive) {
         (void)sched_yield(); /* other processes get this CPU first: one may be the server */
-    } else if (!wait_for(socket, POLLIN, wait->begun_mono_ns, wait->deadline_mono_ns)) {
-        return too_slow(socket, err);
+    } else if (!wait_for(socket, POLLIN, wait->begun_mono_ns, until_mono_ns)) {
+        if (!looks) {
+            return too_slow(socket, err);
+        }
+        *ret_size = 0;
+        return QUERN_OK;
     }
     return qn_socket_try_receive(socket, ret_size, err);
 }
@@ -217,6 +225,12 @@ quern_status qn_socket_receive(struct qn_socket *socket, struct qn_socket_wait *
 bool qn_socket_has_bytes(const struct qn_socket *socket)
 {
     return socket->tls != NULL && qn_tls_link_has_bytes(socket->tls);
+}
+
+int qn_socket_unacked(const struct qn_socket *socket)
+{
+    int bytes = 0;
+    return ioctl(socket->fd, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
 }
 
 bool qn_socket_is_stale(const struct qn_socket *socket)

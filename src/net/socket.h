@@ -40,6 +40,7 @@ struct qn_socket {
 struct qn_socket_wait {
     int64_t deadline_mono_ns;
     int64_t begun_mono_ns; /* 0: not yet */
+    int64_t look_mono_ns;  /* a receive that still has nothing then returns that; 0: it does not */
     bool attentive;        /* the latest receive looked without sleeping */
     bool late;             /* it came after the end of the wait, and was the last */
 };
@@ -63,6 +64,8 @@ QUERN_NODISCARD quern_status qn_socket_try_receive(struct qn_socket *socket, siz
                                                    quern_error *err);
 /* Whether bytes are here that a poll of the fd does not report. */
 bool qn_socket_has_bytes(const struct qn_socket *socket);
+/* How many of the sent bytes the other side's kernel has not acknowledged yet. */
+int qn_socket_unacked(const struct qn_socket *socket);
 /* For an idle socket: has it died, or received data that was not requested? Then it must be
  * closed. */
 bool qn_socket_is_stale(const struct qn_socket *socket);

@@ -3,11 +3,19 @@
  *
  * The socket waits, the decoder makes replies of the received bytes. After any failure the
  * connection is closed, since the server's further data belongs to no request; the next use opens
- * it again (open.c). */
+ * it again (open.c).
+ *
+ * A link may be dead without a word: a firewall between us and the server has forgotten it, or the
+ * server's machine was replaced. A slow server looks the same; but Redis does one thing after the
+ * other, so if it greets a new connection now, it has done what was requested on this one before,
+ * and the reply is lost. So after some silence another connection is tried. */
 #include "redis/connection.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
+#define SILENCE_MS 3000
+#define SUSPECT_MS 500
 #define RECEIVE_MAX 16 /* of a look without waiting: a server that never pauses must not hold it */
 
 void qn_connection_init_at(struct qn_connection *connection, struct qn_endpoint *endpoint)
@@ -35,6 +43,7 @@ void qn_connection_close(struct qn_connection *connection)
 {
     qn_socket_close(&connection->socket);
     qn_decode_finish(&connection->decoder);
+    connection->answers_elsewhere = NULL;
 }
 
 bool qn_connection_is_stale(const struct qn_connection *connection)
@@ -99,22 +108,77 @@ quern_status qn_connection_try_receive(struct qn_connection *connection, struct 
     return close_unless_ok(connection, status);
 }
 
+/* What is waited for on a connection that may be dead. */
+struct silence {
+    struct qn_socket_wait wait;
+    int unacked; /* sent bytes, at the latest look */
+};
+
+/* Where another link was found dead just now, this one is suspected sooner. */
+static void begin_silence(const struct qn_connection *connection, struct silence *silence)
+{
+    if (connection->answers_elsewhere != NULL) {
+        bool suspect =
+            connection->failover != NULL && qn_failover_has_lost_link(connection->failover);
+        silence->wait.look_mono_ns =
+            qn_clock_mono_ns() + (suspect ? SUSPECT_MS : SILENCE_MS) * QN_NS_PER_MS;
+    }
+}
+
+/* The request may be large, or the link slow: then bytes arrive from look to look. */
+static bool is_sending(const struct qn_connection *connection, struct silence *silence)
+{
+    int before = silence->unacked;
+    silence->unacked = qn_socket_unacked(&connection->socket);
+    return silence->unacked > 0 && silence->unacked != before;
+}
+
+/* After a receive that brought nothing. */
+static quern_status check_silence(struct qn_connection *connection, struct silence *silence,
+                                  quern_error *err)
+{
+    if (silence->wait.look_mono_ns == 0 || qn_clock_mono_ns() < silence->wait.look_mono_ns) {
+        return QUERN_OK;
+    }
+    if (is_sending(connection, silence)) {
+        silence->wait.look_mono_ns = qn_clock_mono_ns() + SUSPECT_MS * QN_NS_PER_MS;
+        return QUERN_OK;
+    }
+    if (!connection->answers_elsewhere(connection) ||
+        qn_socket_is_stale(&connection->socket)) { /* the answer has come meanwhile */
+        begin_silence(connection, silence);
+        return QUERN_OK;
+    }
+    if (connection->failover != NULL) {
+        qn_failover_note_lost_link(connection->failover);
+    }
+    return qn_error_set(err, QUERN_E_CONNECT,
+                        "%s: connection lost: nothing comes, but the server answers on another",
+                        connection->endpoint->peer.address);
+}
+
 quern_status qn_connection_receive(struct qn_connection *connection, struct qn_arena *arena,
                                    int64_t deadline_mono_ns, struct qn_reply **ret_reply,
                                    quern_error *err)
 {
-    struct qn_socket_wait wait = {.deadline_mono_ns = deadline_mono_ns};
+    struct silence silence = {.wait = {.deadline_mono_ns = deadline_mono_ns}};
     struct qn_reply *reply = NULL;
     quern_status status = decode_received(connection, 0, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
         size_t size = 0;
-        status = qn_socket_receive(&connection->socket, &wait, &size, err);
-        if (status == QUERN_OK) {
+        if (silence.wait.look_mono_ns == 0) {
+            begin_silence(connection, &silence);
+        }
+        status = qn_socket_receive(&connection->socket, &silence.wait, &size, err);
+        if (status == QUERN_OK && size > 0) {
+            silence.wait.look_mono_ns = 0;
             status = decode_received(connection, size, arena, &reply, err);
+        } else if (status == QUERN_OK) {
+            status = check_silence(connection, &silence, err);
         }
     }
     if (status == QUERN_OK) {
-        qn_socket_answered(&connection->socket, &wait);
+        qn_socket_answered(&connection->socket, &silence.wait);
         *ret_reply = reply;
     }
     return close_unless_ok(connection, status);

@@ -25,6 +25,8 @@ struct qn_connection {
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;
+    /* Whether the server answers on another connection; set while this one is open and greeted. */
+    bool (*answers_elsewhere)(const struct qn_connection *connection);
     uint64_t opened_count; /* grows with each connection: requests sent on an older one are void */
 };
 /* To the server that `failover`, which is borrowed, chooses whenever the connection opens. */
@@ -46,7 +48,8 @@ QUERN_NODISCARD quern_status qn_connection_send(struct qn_connection *connection
  */
 void qn_connection_limit(struct qn_connection *connection, size_t reply_size_max);
 /* Receives one reply; closes the connection on failure. A reply that is an error is a reply. The
- * deadline holds however the bytes trickle in. */
+ * deadline holds however the bytes trickle in. QUERN_E_CONNECT long before the deadline: nothing
+ * comes on this connection, but the server answers on another one. */
 QUERN_NODISCARD quern_status qn_connection_receive(struct qn_connection *connection,
                                                    struct qn_arena *arena, int64_t deadline_mono_ns,
                                                    struct qn_reply **ret_reply, quern_error *err);

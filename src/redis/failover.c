@@ -11,6 +11,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
+#define SUSPICION_MS 10000 /* all links of a process go through the same firewall */
+
 void qn_failover_init(struct qn_failover *failover, struct qn_endpoint *const *take_endpoints,
                       size_t count)
 {
@@ -222,4 +224,15 @@ void qn_failover_set(struct qn_failover *failover, struct qn_endpoint *take_endp
         qn_endpoint_unref(before);
     }
     (void)pthread_mutex_unlock(&failover->mutex);
+}
+
+void qn_failover_note_lost_link(struct qn_failover *failover)
+{
+    atomic_store(&failover->lost_link_mono_ns, qn_clock_mono_ns());
+}
+
+bool qn_failover_has_lost_link(const struct qn_failover *failover)
+{
+    int64_t lost_mono_ns = atomic_load(&failover->lost_link_mono_ns);
+    return lost_mono_ns != 0 && qn_clock_mono_ns() - lost_mono_ns < SUSPICION_MS * QN_NS_PER_MS;
 }

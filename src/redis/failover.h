@@ -74,7 +74,8 @@ struct qn_failover {
      * NULL: the endpoints are a list. */
     quern_status (*find)(void *source, int64_t deadline_mono_ns, quern_error *err);
     void *source;
-    bool doubted; /* ask the source before the next connection is opened */
+    _Atomic int64_t lost_link_mono_ns; /* when a link was found dead; 0: never */
+    bool doubted;                      /* ask the source before the next connection is opened */
 };
 
 /* takes the reference of each endpoint; count >= 1. */
@@ -101,6 +102,9 @@ void qn_failover_answer(struct qn_failover *failover, uint64_t generation);
  * before the next connection is opened. */
 void qn_failover_doubt(struct qn_failover *failover, uint64_t generation);
 bool qn_failover_is_current(const struct qn_failover *failover, uint64_t generation);
+/* A connection was found dead whose server is not. Others may be, too: so for some time. */
+void qn_failover_note_lost_link(struct qn_failover *failover);
+bool qn_failover_has_lost_link(const struct qn_failover *failover);
 /* Makes endpoints[index] current. */
 void qn_failover_switch_to(struct qn_failover *failover, size_t index);
 /* For a source: this endpoint, whose reference it takes, is the only one now. */

@@ -10,6 +10,8 @@
 #include "net/connect.h"
 #include "redis/handshake.h"
 
+#define GREETED_WITHIN_MS 2000
+
 static quern_status connect_and_greet(struct qn_connection *connection, int64_t deadline_mono_ns,
                                       quern_error *err)
 {
@@ -24,6 +26,17 @@ static quern_status connect_and_greet(struct qn_connection *connection, int64_t 
     return status;
 }
 
+/* Another connection to the same server, for as long as it takes to greet. */
+static bool answers_elsewhere(const struct qn_connection *silent)
+{
+    struct qn_connection other;
+    qn_connection_init_at(&other, silent->endpoint);
+    int64_t deadline_mono_ns = qn_clock_mono_ns() + GREETED_WITHIN_MS * QN_NS_PER_MS;
+    bool answers = connect_and_greet(&other, deadline_mono_ns, NULL) == QUERN_OK;
+    qn_connection_finish(&other);
+    return answers;
+}
+
 /* `left`: how many servers, this one included, share the time until the deadline. */
 static quern_status try_endpoint(struct qn_connection *connection, size_t left,
                                  int64_t deadline_mono_ns, quern_error *err)
@@ -36,6 +49,8 @@ static quern_status try_endpoint(struct qn_connection *connection, size_t left,
         connection, connect_by_ns < share_by_ns ? connect_by_ns : share_by_ns, err);
     if (status != QUERN_OK) {
         qn_connection_close(connection);
+    } else {
+        connection->answers_elsewhere = answers_elsewhere;
     }
     return status;
 }

@@ -5,7 +5,8 @@
  * channel of the broker that is for this alone: so neither a slow answer to another call nor work
  * of this process can make an extension late. When the broker does not answer, it tries again after
  * a backoff that is never longer than the usual pace, and at once when another thread gets an
- * answer. With no run to hold it still keeps the channel open.
+ * answer. With no run to hold it still keeps the channel open; between two extensions that are far
+ * apart it looks whether the channel is alive, so that the next one finds a good one.
  *
  * The lease of a set of a group that is being aggregated is extended at the same pace.
  *
@@ -22,7 +23,10 @@
 #include "worker/run/give_back.h"
 
 /* In one request: where answers come late, those of a second request would come later still. */
-enum { EXTENSIONS_MAX = 1024 };
+enum {
+    EXTENSIONS_MAX = 1024,
+    LOOK_MS = 4000 /* the longest time without a word on the channel */
+};
 
 struct batch {
     struct quern_run *runs[EXTENSIONS_MAX]; /* each with a reference */
@@ -130,6 +134,23 @@ static bool sleep_until(struct quern_worker *worker, int64_t until_mono_ns)
     return stopped;
 }
 
+/* The same, and keeps an eye on the channel. */
+static bool watch_until(struct quern_worker *worker, int64_t until_mono_ns)
+{
+    int64_t look_mono_ns = qn_clock_mono_ns() + LOOK_MS * QN_NS_PER_MS;
+    while (look_mono_ns < until_mono_ns) {
+        if (sleep_until(worker, look_mono_ns)) {
+            return true;
+        }
+        if (qn_clock_mono_ns() < look_mono_ns ||
+            qn_broker_extend(worker->broker, NULL, 0, worker->options.lease_ms, NULL) != QUERN_OK) {
+            return false; /* a round is due at once */
+        }
+        look_mono_ns = qn_clock_mono_ns() + LOOK_MS * QN_NS_PER_MS;
+    }
+    return sleep_until(worker, until_mono_ns);
+}
+
 void *qn_leases_main(void *argument)
 {
     struct quern_worker *worker = argument;
@@ -152,7 +173,7 @@ void *qn_leases_main(void *argument)
             qn_backoff_fail(&backoff, &error);
             until_mono_ns = qn_earlier(until_mono_ns, atomic_load(&backoff.retry_at_mono_ns));
         }
-    } while (!sleep_until(worker, until_mono_ns));
+    } while (!watch_until(worker, until_mono_ns));
     qn_backoff_finish(&backoff);
     return NULL;
 }

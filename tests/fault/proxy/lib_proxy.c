@@ -321,10 +321,8 @@ struct proxy *proxy_start_for(const struct test_redis *redis, uint64_t seed)
 
 struct proxy *proxy_start_tcp_for(const struct test_redis *redis, uint64_t seed)
 {
-    char server[PROXY_ADDRESS_SIZE];
-    (void)snprintf(server, sizeof server, "127.0.0.1:%d", redis->port);
-    struct proxy *proxy = proxy_start(
-        &(struct proxy_options){.server = server, .listen = "127.0.0.1:0", .seed = seed});
+    struct proxy *proxy = proxy_start(&(struct proxy_options){
+        .server = redis->socket_path, .listen = "127.0.0.1:0", .seed = seed});
     (void)snprintf(proxy->url, sizeof proxy->url, "redis://worker:secret@%s", proxy->address);
     return proxy;
 }

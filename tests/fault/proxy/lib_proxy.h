@@ -31,7 +31,7 @@ const char *proxy_address(const struct proxy *proxy);
 
 /* For the server of a test, by its Unix socket. */
 struct proxy *proxy_start_for(const struct test_redis *redis, uint64_t seed);
-/* The same by TCP on both sides; the server has a port. */
+/* The same, but its clients come by TCP. */
 struct proxy *proxy_start_tcp_for(const struct test_redis *redis, uint64_t seed);
 /* Its URL, for the user of test_worker_user. */
 const char *proxy_url(const struct proxy *proxy);

@@ -127,6 +127,9 @@ static quern_status extend_all(struct extend_call *call, quern_error *err)
         return qn_error_nomem(err);
     }
     memset(call->places, 0, count * sizeof(struct place));
+    if (count == 0) {
+        qn_pipeline_command(pipeline, "PING"); /* so that a dead connection is found in time */
+    }
     for (size_t i = 0; i < count; i++) {
         if (!call->places[i].added) {
             add_script(call, i);

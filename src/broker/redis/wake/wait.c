@@ -22,7 +22,7 @@
 #include "broker/redis/schema/keys.h"
 
 enum {
-    PING_AFTER_MS = 5000, /* of silence */
+    PING_AFTER_MS = 4000, /* of silence */
     PONG_WITHIN_MS = 4000,
     LOOK_AFTER_MS_MIN = 50, /* where there is no tracking */
     LOOK_AFTER_MS_MAX = 100,
