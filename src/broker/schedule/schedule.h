@@ -210,9 +210,9 @@ enum qn_tick_result {
     QN_TICK_PAUSED,
     QN_TICK_PAST,  /* the last tick is not known_s, or tick_s is not after it */
     QN_TICK_EARLY, /* ahead of the broker's clock */
-    QN_TICK_FAILED /* its data are damaged, or its queue takes no more tasks now; or, where each
-                    * queue is a transaction of its own, the broker has refused that of this
-                    * queue, and others have taken effect */
+    QN_TICK_FULL,  /* its queue has its max_pending tasks */
+    QN_TICK_FAILED /* its data are damaged; or, where each queue is a transaction of its own, the
+                    * broker has refused that of this queue, and others have taken effect */
 };
 
 struct qn_tick {

@@ -204,6 +204,10 @@ static bool judge(struct qn_ticker *ticker, size_t index)
     case QN_TICK_EARLY:
         rest(ticker, ticking, EARLY_MS);
         return false;
+    case QN_TICK_FULL:
+        log_failure(ticker, ticking, "the queue has its max_pending tasks; it is tried again");
+        rest(ticker, ticking, REST_MS);
+        return false;
     case QN_TICK_FAILED:
         log_failure(ticker, ticking, "the broker has refused it, and it is tried again");
         rest(ticker, ticking, REST_MS);

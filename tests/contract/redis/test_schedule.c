@@ -343,7 +343,7 @@ static void tick_of_a_full_queue_changes_nothing(struct contract *c)
         ticks[1].tick_s = ticks[0].tick_s + 1;
         assert_int_equal(send(c, ticks, 3), QUERN_OK);
         assert_int_equal(ticks[0].result, round == 0 ? QN_TICKED : QN_TICK_PAST);
-        assert_int_equal(ticks[1].result, QN_TICK_FAILED);
+        assert_int_equal(ticks[1].result, QN_TICK_FULL);
         assert_int_equal(ticks[1].stored_s, ticks[0].tick_s);
         assert_int_equal(ticks[2].result, round == 0 ? QN_TICKED : QN_TICK_PAST);
     }

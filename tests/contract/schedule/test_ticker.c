@@ -233,6 +233,28 @@ static void entry_that_cannot_be_planned_costs_no_other(struct contract *c)
     ticker_close(&scheduler);
 }
 
+static void full_queue_is_the_reason_of_a_tick_that_is_not_enqueued(struct contract *c)
+{
+    const quern_queue_settings one = {.max_pending = 1};
+    const quern_queue_settings none = {.max_pending = QUERN_MAX_PENDING_NONE};
+    struct ticker_test scheduler;
+    quern_error err = {0};
+    ticker_open(c, &scheduler);
+    contract_put(c, "default", "waits");
+    assert_ok(qn_broker_set_queue(c->broker, "default", &one, &err), err);
+    ticker_put_seconds(c, "e", QN_MISFIRE_ONCE, FIRST_S);
+    run_for(c, &scheduler, 5000);
+    assert_int_equal(schedule_look(c, "e").runs, 0);
+    const char *line = strstr(scheduler.lines, "tick cannot be enqueued");
+    assert_non_null(line);
+    assert_non_null(strstr(line, "max_pending"));
+    assert_null(strstr(line + 1, "tick cannot be enqueued")); /* logged once */
+    assert_ok(qn_broker_set_queue(c->broker, "default", &none, &err), err);
+    run_for(c, &scheduler, 5000);
+    assert_true(schedule_look(c, "e").runs >= 5);
+    ticker_close(&scheduler);
+}
+
 static void task_of_a_tick_has_its_name_and_moment(struct contract *c)
 {
     struct ticker_test scheduler;
@@ -388,6 +410,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(nights_of_a_change_have_the_ticks_of_their_zone),
     CONTRACT_TEST(changed_and_paused_entries_are_noticed),
     CONTRACT_TEST(entry_that_cannot_be_planned_costs_no_other),
+    CONTRACT_TEST(full_queue_is_the_reason_of_a_tick_that_is_not_enqueued),
     CONTRACT_TEST(task_of_a_tick_has_its_name_and_moment),
     CONTRACT_TEST(jitter_delays_the_task_of_a_tick),
     CONTRACT_TEST(stopped_leader_enqueues_nothing_again),

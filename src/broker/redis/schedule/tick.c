@@ -133,7 +133,7 @@ static bool take_letter(char letter, enum qn_tick_result *ret_result)
     } all[] = {{'o', QN_TICKED},          {'d', QN_TICKED_DUPLICATE}, {'c', QN_TICKED_CONFLICT},
                {'n', QN_TICKED_REPLACED}, {'s', QN_TICK_STALE},       {'g', QN_TICK_GONE},
                {'r', QN_TICK_CHANGED},    {'h', QN_TICK_PAUSED},      {'p', QN_TICK_PAST},
-               {'e', QN_TICK_EARLY},      {'x', QN_TICK_FAILED}};
+               {'e', QN_TICK_EARLY},      {'f', QN_TICK_FULL},        {'x', QN_TICK_FAILED}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i].letter == letter) {
             *ret_result = all[i].result;

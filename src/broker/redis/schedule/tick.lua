@@ -8,7 +8,7 @@
 --   o advanced, its task is stored (if it has one); d, c, n the same, but its task is not stored:
 --   its lock is held, its id exists, its data went into the task that holds its lock; and
 --   unchanged: s the epoch is over, g no such entry, r another revision, h paused, p the last tick
---   is another one, e ahead of the clock, x damaged, or the queue is full.
+--   is another one, e ahead of the clock, f the queue is full, x damaged.
 -- include: lib_session.lua
 -- include: lib_varint.lua
 -- include: lib_entries.lua
@@ -127,7 +127,7 @@ local function leave_full_ones()
         local at = FIRST + WIDTH * (i - 1)
         local name, task = ARGV[at], tonumber(ARGV[at + 6])
         if not results[i] and (full[name] or task and batch.results[task] == 'f') then
-            results[i] = full[name] and 'p' or 'x'
+            results[i] = full[name] and 'p' or 'f'
             full[name] = full[name] or tonumber(ARGV[at + 2])
             rows[name].last_s = full[name]
             if task then

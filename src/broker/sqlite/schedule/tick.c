@@ -110,7 +110,7 @@ static quern_status apply(struct ticking *ticking, struct qn_tick *tick,
         status = store(ticking, tick->task, &stored, err);
     }
     if (status == QUERN_OK && stored.result == QUERN_E_FULL) {
-        tick->result = QN_TICK_FAILED;
+        tick->result = QN_TICK_FULL;
         tick->stored_s = row->last_s;
         return QUERN_OK;
     }
