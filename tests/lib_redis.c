@@ -6,6 +6,8 @@
  * takes it before the server does, the server ends and another port is tried. */
 #include "lib_redis.h"
 
+#include "lib_tls.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
@@ -48,6 +50,12 @@ static void write_config(struct test_redis *redis, const char *more)
                   redis->dir, redis->socket_path, redis->port, redis->dir,
                   redis->options.append ? "yes" : "no",
                   redis->options_config == NULL ? "" : redis->options_config, more);
+    if (redis->options.tls) {
+        (void)fprintf(file,
+                      "tls-port %d\ntls-auth-clients no\ntls-ca-cert-file %s/ca.pem\n"
+                      "tls-cert-file %s/server.pem\ntls-key-file %s/server.key\n",
+                      redis->tls_port, redis->dir, redis->dir, redis->dir);
+    }
     assert_int_equal(fclose(file), 0);
 }
 
@@ -97,6 +105,11 @@ static void choose_port(struct test_redis *redis)
     if (redis->options.tcp) {
         redis->port = free_port();
         (void)snprintf(redis->tcp_url, sizeof redis->tcp_url, "redis://127.0.0.1:%d", redis->port);
+    }
+    if (redis->options.tls) {
+        redis->tls_port = free_port();
+        (void)snprintf(redis->tls_url, sizeof redis->tls_url, "rediss://127.0.0.1:%d?ca=%s/ca.pem",
+                       redis->tls_port, redis->dir);
     }
     write_config(redis, "");
 }
@@ -276,6 +289,12 @@ void test_redis_start(struct test_redis *redis, const struct test_redis_options 
     (void)snprintf(redis->url, sizeof redis->url, "redis-socket://%s", redis->socket_path);
     if (redis->options.turned) {
         make_clock(redis);
+    }
+    if (redis->options.tls) {
+        test_tls_make_ca(redis->dir, "ca");
+        test_tls_make_cert(redis->dir, "server",
+                           &(struct test_tls_terms){
+                               .names = "DNS:localhost,IP:127.0.0.1", .from_days = 1, .ca = "ca"});
     }
     for (int i = 0; i < PORT_TRIES && redis->pid == 0; i++) {
         choose_port(redis);

@@ -12,6 +12,7 @@
 struct test_redis_options {
     bool turned; /* its wall clock is the one that test_redis_turn sets */
     bool tcp;    /* also listens on a port of 127.0.0.1 of its own */
+    bool tls;    /* also speaks TLS, on another one, with a CA of its own (ca.pem in its dir) */
     bool append; /* appendonly yes, everysec: its data survive test_redis_kill */
     const char
         *config; /* more lines of redis.conf: requirepass, user, maxmemory, ...; NULL: none */
@@ -21,11 +22,13 @@ struct redisContext;
 struct test_redis {
     char dir[TEST_DIR_SIZE];
     char socket_path[TEST_DIR_SIZE + 16];
-    char url[TEST_DIR_SIZE + 32]; /* by the Unix socket, without user and password */
-    char tcp_url[40];             /* "" without tcp */
-    char *options_config;         /* a copy, for restarts */
+    char url[TEST_DIR_SIZE + 32];     /* by the Unix socket, without user and password */
+    char tcp_url[40];                 /* "" without tcp */
+    char tls_url[TEST_DIR_SIZE + 80]; /* with its CA, "" without tls */
+    char *options_config;             /* a copy, for restarts */
     struct test_redis_options options;
     int port;
+    int tls_port;
     pid_t pid;                    /* 0: does not run */
     int64_t volatile *clock_us;   /* its fixed time, or 0; how far ahead it is then */
     struct redisContext *context; /* of test_redis_do; opened when first used */

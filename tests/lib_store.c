@@ -25,12 +25,17 @@ bool test_store_is(const struct test_store *store, const char *broker)
     return strcmp(store->broker, broker) == 0;
 }
 
+static bool over_tls(void)
+{
+    return getenv("QUERN_TEST_TLS") != NULL;
+}
+
 struct test_redis *test_store_server(void)
 {
     if (server.pid == 0) {
         test_redis_stop(&server); /* a test has lost it */
         const struct test_redis_options options = {
-            .turned = true, .append = true, .config = test_worker_user};
+            .turned = true, .tls = over_tls(), .append = true, .config = test_worker_user};
         test_redis_start(&server, &options);
     }
     return &server;
@@ -52,6 +57,11 @@ void test_store_open_at(struct test_store *store, const char *broker, int64_t wa
     test_redis_empty(redis);
     (void)test_redis_do(redis, "CONFIG SET maxmemory 0"); /* a test before may have failed */
     test_redis_turn(redis, wall_ms * 1000);
+    if (over_tls()) {
+        (void)snprintf(store->url, sizeof store->url, "rediss://worker:secret@%s",
+                       redis->tls_url + strlen("rediss://"));
+        return;
+    }
     (void)snprintf(store->url, sizeof store->url, "redis-socket://worker:secret@%.*s",
                    (int)sizeof redis->socket_path, redis->socket_path);
 }

@@ -3,7 +3,8 @@
  * broker, or only over the one that QUERN_TEST_BROKER names, and does not know which one it is.
  *
  * SQLite: a file in a directory of the test's own. Redis: one server for the whole program, emptied
- * for each store, with an AOF; so only one store can be open at a time. */
+ * for each store, with an AOF; so only one store can be open at a time. With QUERN_TEST_TLS it is
+ * used by TLS. */
 #ifndef TESTS_LIB_STORE_H
 #define TESTS_LIB_STORE_H
 

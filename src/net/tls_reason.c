@@ -198,6 +198,7 @@ static const struct words words[] = {
     {SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, "it refuses our certificate (?cert=)"},
     {SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE, "it refuses our kind of certificate (?cert=)"},
     {SSL_R_TLSV1_UNRECOGNIZED_NAME, "it does not know the name that we ask for (?servername=)"},
+    {SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC, "its data were damaged on the way, or forged"},
     {SSL_R_NO_PROTOCOLS_AVAILABLE, "the configuration of OpenSSL here allows no TLS 1.2 or later"},
 };
 
@@ -237,12 +238,12 @@ static bool is_out_of_memory(void)
 
 bool qn_tls_reason_set(struct qn_tls_reason *reason, int code, int saved_errno)
 {
-    unsigned long first = ERR_peek_error();
+    unsigned long error = ERR_peek_last_error(); /* what went wrong below it stands before */
     const char *text = NULL;
     bool has_memory = !is_out_of_memory();
     bool is_end =
-        code == SSL_ERROR_SYSCALL || (ERR_GET_LIB(first) == ERR_LIB_SSL &&
-                                      ERR_GET_REASON(first) == SSL_R_UNEXPECTED_EOF_WHILE_READING);
+        code == SSL_ERROR_SYSCALL || (ERR_GET_LIB(error) == ERR_LIB_SSL &&
+                                      ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING);
     if (reason->text[0] == '\0') {
         if (reason->is_renegotiating) {
             text = "it asked to renegotiate, which is refused";
@@ -251,7 +252,7 @@ bool qn_tls_reason_set(struct qn_tls_reason *reason, int code, int saved_errno)
         } else if (is_end) {
             text = find_end(reason, saved_errno);
         } else {
-            text = find_words(reason, first);
+            text = find_words(reason, error);
         }
         if (text != NULL) {
             explain(reason, "%s", text);
@@ -265,7 +266,7 @@ bool qn_tls_reason_set(struct qn_tls_reason *reason, int code, int saved_errno)
 
 void qn_tls_reason_words(char *out, size_t size)
 {
-    const char *text = ERR_reason_error_string(ERR_peek_error());
+    const char *text = ERR_reason_error_string(ERR_peek_last_error());
     (void)snprintf(out, size, "%s", text == NULL ? "unknown failure of TLS" : text);
     ERR_clear_error();
 }
