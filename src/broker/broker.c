@@ -7,7 +7,6 @@
  * locks with its parent and must not use them), and the broker offers the operation. */
 #include <stdatomic.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -15,20 +14,22 @@
 #include "broker/ops.h"
 #include "broker/redis/redis.h"
 #include "broker/sqlite/sqlite.h"
-#include "broker/url_advice.h"
+#include "broker/url/url_advice.h"
+#include "broker/url/url_list.h"
 #include "task/limits.h"
 #include "task/name.h"
 
-static bool is_redis(const char *scheme)
+/* Servers that stand in for each other: "redis://a;redis://b". */
+static quern_status open_list(const char *text, const struct qn_broker_options *options,
+                              struct qn_broker **ret_broker, quern_error *err)
 {
-    static const char *const schemes[] = {"redis", "rediss", "redis-socket", "redis-cluster",
-                                          "rediss-cluster"};
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
-        if (strcmp(scheme, schemes[i]) == 0) {
-            return true;
-        }
+    struct qn_url_list list;
+    quern_status status = qn_url_list_init(&list, text, err);
+    if (status == QUERN_OK) {
+        status = qn_redis_open(list.urls, list.count, options, ret_broker, err);
+        qn_url_list_finish(&list);
     }
-    return false;
+    return status;
 }
 
 quern_status qn_broker_open(const char *url, const struct qn_broker_options *options,
@@ -36,6 +37,9 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
 {
     struct qn_broker_options defaults = {0};
     struct qn_url parsed = {0};
+    if (qn_url_list_is_server(url) && qn_url_next(url) != NULL) {
+        return open_list(url, options != NULL ? options : &defaults, ret_broker, err);
+    }
     quern_status status = qn_url_parse(url, &parsed, err);
     if (status != QUERN_OK) {
         return status;
@@ -47,35 +51,31 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
     }
     if (parsed.scheme[0] == '\0' || strcmp(parsed.scheme, "sqlite") == 0) {
         status = qn_sqlite_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
-    } else if (is_redis(parsed.scheme)) {
-        status = qn_redis_open(&parsed, options != NULL ? options : &defaults, ret_broker, err);
+    } else if (qn_url_list_is_redis(&parsed)) {
+        status = qn_redis_open(&parsed, 1, options != NULL ? options : &defaults, ret_broker, err);
     } else {
         status = qn_error_set(err, QUERN_E_INVALID,
                               "unknown broker scheme \"%s\"; there are sqlite:///path/file.db, "
-                              "redis://host:port, redis-socket:///path and "
-                              "redis-cluster://host:port,host:port; with TLS rediss://, "
-                              "rediss-cluster://",
+                              "redis://host:port, redis-socket:///path, redis-sentinel://hosts "
+                              "and redis-cluster://hosts; with TLS rediss://, rediss-sentinel:// "
+                              "and rediss-cluster://",
                               parsed.scheme);
     }
     qn_url_finish(&parsed);
     return status;
 }
 
-/* A file may be named redis.db. */
-static bool is_server(const char *url)
-{
-    return strncasecmp(url, "redis", strlen("redis")) == 0 && strstr(url, "://") != NULL;
-}
-
 quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
 {
-    return is_server(url) ? qn_name_check_served(name, err) : qn_name_check_queue(name, err);
+    return qn_url_list_is_server(url) ? qn_name_check_served(name, err)
+                                      : qn_name_check_queue(name, err);
 }
 
 bool qn_broker_may_come(const char *url, quern_status status)
 {
     bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
-    return status == QUERN_E_BUSY || status == QUERN_E_FULL || (unreached && is_server(url));
+    return status == QUERN_E_BUSY || status == QUERN_E_FULL ||
+           (unreached && qn_url_list_is_server(url));
 }
 
 bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err)

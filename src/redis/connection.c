@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/server_error.h"
 
 #define SILENCE_MS 3000
 #define SUSPECT_MS 500
@@ -41,6 +42,7 @@ void qn_connection_finish(struct qn_connection *connection)
 
 void qn_connection_close(struct qn_connection *connection)
 {
+    connection->unwanted = false;
     qn_socket_close(&connection->socket);
     qn_decode_finish(&connection->decoder);
     connection->answers_elsewhere = NULL;
@@ -50,7 +52,7 @@ bool qn_connection_is_stale(const struct qn_connection *connection)
 {
     bool is_older = connection->failover != NULL &&
                     !qn_failover_is_current(connection->failover, connection->generation);
-    return is_older || qn_decode_has_unread(&connection->decoder) ||
+    return is_older || connection->unwanted || qn_decode_has_unread(&connection->decoder) ||
            qn_socket_is_stale(&connection->socket);
 }
 
@@ -88,6 +90,18 @@ static quern_status decode_received(struct qn_connection *connection, size_t siz
         status = qn_decode_next(&connection->decoder, arena, ret_reply, err);
     }
     return status;
+}
+
+/* An error of the server that is about the server, not about the command: the connection is closed
+ * before its next use, and the next one may go elsewhere. */
+static void note_error(struct qn_connection *connection, const struct qn_reply *reply)
+{
+    enum qn_reaction reaction = qn_server_error_reaction(reply);
+    if (reaction == QN_REACT_REDISCOVER && connection->failover != NULL) {
+        qn_failover_doubt(connection->failover, connection->generation);
+    }
+    connection->unwanted =
+        connection->unwanted || reaction == QN_REACT_REDISCOVER || reaction == QN_REACT_LOGIN;
 }
 
 quern_status qn_connection_try_receive(struct qn_connection *connection, struct qn_arena *arena,
@@ -179,6 +193,9 @@ quern_status qn_connection_receive(struct qn_connection *connection, struct qn_a
     }
     if (status == QUERN_OK) {
         qn_socket_answered(&connection->socket, &silence.wait);
+        if (reply->type == QN_REPLY_ERROR) {
+            note_error(connection, reply);
+        }
         *ret_reply = reply;
     }
     return close_unless_ok(connection, status);

@@ -15,13 +15,14 @@
 #include "quern/status.h"
 #include "redis/decode.h"
 #include "redis/endpoint.h"
-#include "redis/failover.h"
+#include "redis/failover/failover.h"
 #include "redis/reply.h"
 
 struct qn_connection {
     struct qn_failover *failover; /* that chooses the endpoint; NULL: it is fixed */
     struct qn_endpoint *endpoint; /* of the latest attempt to open it; a reference */
     uint64_t generation;          /* of that choice */
+    bool unwanted;                /* its server has said that it is not the one to use */
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;

@@ -21,14 +21,16 @@
 #include "base/memory/alloc.h"
 #include "base/memory/secret.h"
 #include "base/text/str.h"
-#include "base/trusted_file.h"
+#include "redis/failover/url_params.h"
+#include "redis/password_file.h"
 #include "redis/url/tls_params.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define COMMAND_TIMEOUT_MS 10000
 #define DB_MAX 1000000
-#define KNOWN_PARAMS "db, password_file, " QN_TLS_PARAMS " and, for the program quern, password_env"
-#define PASSWORD_SIZE 4096
+#define KNOWN_PARAMS                                                                               \
+    "db, password_file, failover, wait, wait_ms, " QN_TLS_PARAMS                                   \
+    " and, for the program quern, password_env"
 
 static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
 {
@@ -51,7 +53,7 @@ static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
 /* Parts of an endpoint that are not yet in its memory. */
 struct draft {
     const char *password;
-    char from_file[PASSWORD_SIZE];
+    char from_file[QN_PASSWORD_SIZE];
 };
 
 static quern_status read_password_file(const char *path, struct draft *draft, quern_error *err)
@@ -60,19 +62,8 @@ static quern_status read_password_file(const char *path, struct draft *draft, qu
         return qn_error_set(err, QUERN_E_INVALID,
                             "redis: the URL has a password and a password_file");
     }
-    size_t size = 0;
-    const char *wrong =
-        qn_trusted_file_read(path, true, draft->from_file, sizeof draft->from_file, &size);
-    if (wrong != NULL) {
-        return qn_error_set(err, QUERN_E_INVALID, "redis: password_file %.120s: %s", path, wrong);
-    }
-    draft->from_file[strcspn(draft->from_file, "\r\n")] = '\0';
     draft->password = draft->from_file;
-    if (draft->password[0] == '\0') {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "redis: password_file %.120s: its first line is empty", path);
-    }
-    return QUERN_OK;
+    return qn_password_file_read("password_file", path, draft->from_file, err);
 }
 
 static quern_status read_params(struct qn_endpoint *endpoint, const struct qn_url *url,
@@ -88,7 +79,7 @@ static quern_status read_params(struct qn_endpoint *endpoint, const struct qn_ur
             status = read_db(value, &endpoint->db, err);
         } else if (strcmp(name, "password_file") == 0) {
             status = read_password_file(value, draft, err);
-        } else if (!qn_tls_params_has(name)) {
+        } else if (!qn_tls_params_has(name) && !qn_url_params_has(name)) {
             status =
                 qn_error_set(err, QUERN_E_INVALID,
                              "redis: unknown parameter \"%.40s\"; there are " KNOWN_PARAMS, name);
@@ -120,9 +111,10 @@ static quern_status read_place(struct qn_endpoint *endpoint, const struct qn_url
         strcmp(url->scheme, "redis-cluster") == 0 || strcmp(url->scheme, "rediss-cluster") == 0;
     endpoint->mode = is_cluster ? QN_SERVER_CLUSTER : QN_SERVER_STANDALONE;
     if (!is_cluster && strchr(url->host, ',') != NULL) {
-        return qn_error_set(err, QUERN_E_INVALID,
-                            "redis: a list of hosts is that of a cluster: redis-cluster://%s",
-                            url->host);
+        return qn_error_set(
+            err, QUERN_E_INVALID,
+            "redis: hosts with commas are those of redis-sentinel:// or redis-cluster://; "
+            "servers that stand in for each other are redis://a;redis://b");
     }
     if (url->path[0] != '\0' && strcmp(url->path, "/") != 0) {
         return read_db(url->path + 1, &endpoint->db, err);
@@ -270,8 +262,11 @@ quern_status qn_endpoint_at(const struct qn_endpoint *model, const char *host, c
     endpoint->name = model->name;
     endpoint->db = model->db;
     endpoint->mode = model->mode;
-    const struct texts texts = {
-        .host = host, .port = port, .path = "", .user = model->user, .password = model->password};
+    const struct texts texts = {.host = host,
+                                .port = port,
+                                .path = host[0] == '\0' ? model->peer.path : "",
+                                .user = model->user,
+                                .password = model->password};
     quern_status status = copy_texts(endpoint, &texts, err);
     if (status != QUERN_OK) {
         qn_free(endpoint);

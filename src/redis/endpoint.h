@@ -43,8 +43,8 @@ struct qn_endpoint_terms {
 QUERN_NODISCARD quern_status qn_endpoint_new(const struct qn_url *url,
                                              const struct qn_endpoint_terms *terms,
                                              struct qn_endpoint **ret_endpoint, quern_error *err);
-/* The same server, user and settings as `model`, but at this host and port: what a sentinel or a
- * node of a cluster names. */
+/* The user and settings of `model`, but at this host and port: what a sentinel or a node of a
+ * cluster names. Host "": at the socket of the model. */
 QUERN_NODISCARD quern_status qn_endpoint_at(const struct qn_endpoint *model, const char *host,
                                             const char *port, struct qn_endpoint **ret_endpoint,
                                             quern_error *err);

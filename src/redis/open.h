@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* open.h - from the choice of a server (failover.h) to a connection that is ready for commands.
- */
+/* open.h - from the choice of a server (failover/failover.h) to a connection that is ready for
+ * commands. */
 #ifndef QN_REDIS_OPEN_H
 #define QN_REDIS_OPEN_H
 

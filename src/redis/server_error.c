@@ -69,28 +69,32 @@ static bool is_prohibition(const char **words)
     return false;
 }
 
-/* The status of a code of the server, and its text for users. */
+/* The status of a code of the server, its text for users, and what is done about it. */
 struct meaning {
     const char *code;
     quern_status status;
+    enum qn_reaction reaction;
     const char *words;
 };
 
 static const struct meaning meanings[] = {
-    {"OOM", QUERN_E_FULL, "the server's memory is full"},
-    {"MISCONF", QUERN_E_FULL,
+    {"OOM", QUERN_E_FULL, QN_REACT_WAIT, "the server's memory is full"},
+    {"MISCONF", QUERN_E_FULL, QN_REACT_WAIT,
      "the server cannot save its data and stores nothing until it can; see its log"},
-    {"LOADING", QUERN_E_BUSY, "the server is loading its data"},
-    {"BUSY", QUERN_E_BUSY, "the server is busy with a script of another client"},
-    {"MASTERDOWN", QUERN_E_BUSY, "this is a replica that has lost its master"},
-    {"READONLY", QUERN_E_BUSY, "this is a replica, and nothing can be stored here"},
-    {"NOREPLICAS", QUERN_E_BUSY, "the server has fewer replicas than it requires for writing"},
-    {"ERR max number of clients reached", QUERN_E_BUSY, "the server accepts no more clients"},
-    {"TRYAGAIN", QUERN_E_BUSY, "the server asks to try again"},
-    {"CLUSTERDOWN", QUERN_E_BUSY, "the cluster is down"},
-    {"WRONGTYPE", QUERN_E_CORRUPT, "is not of the type that it should have"},
-    {"WRONGPASS", QUERN_E_DENIED, "login refused, user or password is wrong"},
-    {"NOAUTH", QUERN_E_DENIED, "login refused, the server requires a password"},
+    {"LOADING", QUERN_E_BUSY, QN_REACT_REDISCOVER, "the server is loading its data"},
+    {"BUSY", QUERN_E_BUSY, QN_REACT_WAIT, "the server is busy with a script of another client"},
+    {"MASTERDOWN", QUERN_E_BUSY, QN_REACT_REDISCOVER, "this is a replica that has lost its master"},
+    {"READONLY", QUERN_E_BUSY, QN_REACT_REDISCOVER,
+     "this is a replica, and nothing can be stored here"},
+    {"NOREPLICAS", QUERN_E_BUSY, QN_REACT_WAIT,
+     "the server has fewer replicas than it requires for writing"},
+    {"ERR max number of clients reached", QUERN_E_BUSY, QN_REACT_WAIT,
+     "the server accepts no more clients"},
+    {"TRYAGAIN", QUERN_E_BUSY, QN_REACT_WAIT, "the server asks to try again"},
+    {"CLUSTERDOWN", QUERN_E_BUSY, QN_REACT_WAIT, "the cluster is down"},
+    {"WRONGTYPE", QUERN_E_CORRUPT, QN_REACT_NONE, "is not of the type that it should have"},
+    {"WRONGPASS", QUERN_E_DENIED, QN_REACT_LOGIN, "login refused, user or password is wrong"},
+    {"NOAUTH", QUERN_E_DENIED, QN_REACT_LOGIN, "login refused, the server requires a password"},
 };
 
 static const struct meaning *meaning_of(const char *text)
@@ -101,6 +105,12 @@ static const struct meaning *meaning_of(const char *text)
         }
     }
     return NULL;
+}
+
+enum qn_reaction qn_server_error_reaction(const struct qn_reply *reply)
+{
+    const struct meaning *meaning = meaning_of(at_code(reply->data));
+    return meaning == NULL ? QN_REACT_NONE : meaning->reaction;
 }
 
 /* The number of the script's line that the error came from; 0: not in the text. */

@@ -8,6 +8,16 @@
 #include "redis/reply.h"
 #include "redis/script.h"
 
+/* What such an error says about the server, and what is done about it. */
+enum qn_reaction {
+    QN_REACT_NONE,       /* it is about the command */
+    QN_REACT_WAIT,       /* it will pass; the connection stays */
+    QN_REACT_REDISCOVER, /* this is not the server to use: another one is chosen */
+    QN_REACT_LOGIN       /* the connection has lost its user: a new one logs in again */
+};
+/* Of an error reply. */
+enum qn_reaction qn_server_error_reaction(const struct qn_reply *reply);
+
 /* What the server refused. */
 struct qn_server_call {
     const char *command;

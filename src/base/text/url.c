@@ -282,6 +282,19 @@ void qn_url_finish(struct qn_url *url)
     *url = (struct qn_url){.memory = NULL};
 }
 
+const char *qn_url_next(const char *text)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    for (const char *at = strchr(text, ';'); at != NULL; at = strchr(at + 1, ';')) {
+        size_t size = strspn(at + 1, letters);
+        if (size > 0 && qn_str_starts_with(at + 1 + size, "://")) {
+            return at + 1;
+        }
+    }
+    return NULL;
+}
+
 const char *qn_url_param(const struct qn_url *url, const char *name)
 {
     for (size_t i = 0; i < url->param_count; i++) {

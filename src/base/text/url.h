@@ -28,6 +28,8 @@ struct qn_url {
 QUERN_NODISCARD quern_status qn_url_parse(const char *text, struct qn_url *ret_url,
                                           quern_error *err);
 void qn_url_finish(struct qn_url *url);
+/* The next one of a list "URL;URL": what begins like a URL behind a semicolon. NULL: no more. */
+const char *qn_url_next(const char *text);
 /* NULL when there is no such parameter. */
 const char *qn_url_param(const struct qn_url *url, const char *name);
 /* Writes the URL with the password as "***" to out, cut to fit. */

@@ -6,6 +6,7 @@
  * task. In the child of a fork closing does nothing: the connections belong to the parent. */
 #include "broker/redis/redis.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -89,17 +90,90 @@ static void finish_channels(struct qn_redis *self)
     }
 }
 
-static quern_status init_failover(struct qn_redis *self, const struct qn_url *url,
-                                  const struct qn_broker_options *options, quern_error *err)
+/* Whether the scheme of the URL ends like this, with TLS or without. */
+static bool is_of(const struct qn_url *url, const char *end)
+{
+    const char *at = strchr(url->scheme, '-');
+    return at != NULL && strcmp(at, end) == 0;
+}
+
+static quern_status init_sentinels(struct qn_redis *self, const struct qn_url *url,
+                                   const struct qn_url_params *params,
+                                   const struct qn_endpoint_terms *terms, quern_error *err)
+{
+    self->sentinels = qn_alloc_zero(1, sizeof *self->sentinels);
+    if (self->sentinels == NULL) {
+        return qn_error_nomem(err);
+    }
+    quern_status status = qn_sentinels_init(self->sentinels, url, params, terms, err);
+    if (status != QUERN_OK) {
+        qn_free(self->sentinels);
+        self->sentinels = NULL;
+        return status;
+    }
+    struct qn_endpoint *model = qn_endpoint_ref(self->sentinels->model);
+    qn_failover_init(&self->failover, &model, 1);
+    qn_sentinels_serve(self->sentinels, &self->failover);
+    return QUERN_OK;
+}
+
+static quern_status init_list(struct qn_redis *self, const struct qn_url *urls, size_t count,
+                              const struct qn_endpoint_terms *terms, quern_error *err)
+{
+    struct qn_endpoint *endpoints[QN_FAILOVER_ENDPOINTS_MAX];
+    quern_status status = QUERN_OK;
+    size_t made = 0;
+    for (; status == QUERN_OK && made < count; made += status == QUERN_OK ? 1 : 0) {
+        bool fits =
+            count == 1 || (!is_of(&urls[made], "-sentinel") && !is_of(&urls[made], "-cluster"));
+        status =
+            fits ? qn_endpoint_new(&urls[made], terms, &endpoints[made], err)
+                 : qn_error_set(err, QUERN_E_INVALID,
+                                "redis: %s:// cannot be one of a list of URLs", urls[made].scheme);
+    }
+    if (status == QUERN_OK) {
+        qn_failover_init(&self->failover, endpoints, count);
+        return QUERN_OK;
+    }
+    while (made > 0) {
+        qn_endpoint_unref(endpoints[--made]);
+    }
+    return status;
+}
+
+static void finish_failover(struct qn_redis *self)
+{
+    qn_supervisor_stop(&self->supervisor);
+    qn_failover_finish(&self->failover);
+    if (self->sentinels != NULL) {
+        qn_sentinels_finish(self->sentinels);
+        qn_free(self->sentinels);
+    }
+}
+
+static quern_status init_failover(struct qn_redis *self, const struct qn_url *urls,
+                                  size_t url_count, const struct qn_broker_options *options,
+                                  quern_error *err)
 {
     const struct qn_endpoint_terms terms = {.connect_timeout_ms = options->connect_timeout_ms,
                                             .timeout_ms = options->command_timeout_ms,
                                             .patience_ms = &self->base.command_timeout_ms};
-    struct qn_endpoint *endpoint = NULL;
-    quern_status status = qn_endpoint_new(url, &terms, &endpoint, err);
+    struct qn_url_params params;
+    quern_status status = qn_url_params_read(urls, url_count, &params, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (params.wait_count > 0 && is_of(&urls[0], "-cluster")) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED, "redis: a cluster does not offer wait");
+    }
+    self->wait_count = params.wait_count;
+    self->wait_ms = params.wait_ms;
+    status = url_count == 1 && is_of(&urls[0], "-sentinel")
+                 ? init_sentinels(self, urls, &params, &terms, err)
+                 : init_list(self, urls, url_count, &terms, err);
     if (status == QUERN_OK) {
-        self->timeout_ms = endpoint->peer.timeout_ms;
-        qn_failover_init(&self->failover, &endpoint, 1);
+        self->failover.rules.strategy = params.strategy;
+        self->timeout_ms = self->failover.endpoints[0]->peer.timeout_ms;
     }
     return status;
 }
@@ -135,14 +209,15 @@ static void finish_cluster(struct qn_redis *self)
     }
 }
 
-quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_options *options,
-                           struct qn_broker **ret_broker, quern_error *err)
+quern_status qn_redis_open(const struct qn_url *urls, size_t url_count,
+                           const struct qn_broker_options *options, struct qn_broker **ret_broker,
+                           quern_error *err)
 {
     struct qn_redis *self = qn_alloc_zero(1, sizeof *self);
     if (self == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = init_failover(self, url, options, err);
+    quern_status status = init_failover(self, urls, url_count, options, err);
     if (status != QUERN_OK) {
         goto fail;
     }
@@ -160,6 +235,9 @@ quern_status qn_redis_open(const struct qn_url *url, const struct qn_broker_opti
     if (status == QUERN_OK) {
         status = ask_something(self, err);
     }
+    if (status == QUERN_OK) {
+        status = qn_supervisor_start(&self->supervisor, &self->failover, self->sentinels, err);
+    }
     if (status != QUERN_OK) {
         goto fail_channels;
     }
@@ -172,7 +250,7 @@ fail_channels:
     finish_channels(self);
 fail_cluster:
     finish_cluster(self);
-    qn_failover_finish(&self->failover);
+    finish_failover(self);
 fail:
     qn_free(self);
     return status;
@@ -189,6 +267,6 @@ void qn_redis_close(struct qn_broker *broker)
     finish_channels(self);
     finish_cluster(self);
     qn_recover_free_cursors(self->recovery_cursors);
-    qn_failover_finish(&self->failover);
+    finish_failover(self);
     qn_free(self);
 }

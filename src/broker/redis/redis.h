@@ -19,6 +19,8 @@
 #include "broker/redis/upkeep/recover.h"
 #include "broker/redis/wake/listener.h"
 #include "broker/redis/wake/served.h"
+#include "redis/failover/sentinel.h"
+#include "redis/failover/supervisor.h"
 #include "redis/pipeline.h"
 #include "task/limits.h"
 
@@ -44,9 +46,13 @@ struct qn_server_clock {
 
 struct qn_redis {
     struct qn_broker base;
-    struct qn_failover failover; /* which server all connections use */
-    int64_t timeout_ms;          /* of an answer; never changes after open */
-    struct qn_cluster *cluster;  /* NULL: one server */
+    struct qn_failover failover;    /* which server all connections use */
+    struct qn_sentinels *sentinels; /* that name it; NULL: none */
+    struct qn_supervisor supervisor;
+    uint32_t wait_count; /* replicas that must confirm a stored task; 0: none is waited for */
+    int64_t wait_ms;
+    int64_t timeout_ms;         /* of an answer; never changes after open */
+    struct qn_cluster *cluster; /* NULL: one server */
     struct qn_channel channels[QN_CHANNEL_COUNT];
     struct qn_redis_listener listener;
     struct qn_redis_served served;
@@ -71,10 +77,10 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
     qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
-/* url: parsed, with one of the schemes "redis", "redis-socket", "redis-cluster", and "rediss" and
- * "rediss-cluster" for TLS. Connects once, so that faults of the URL, the password or the server
- * are reported here. */
-QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *url,
+/* urls: parsed, each of one server, which stand in for each other; or one of
+ * sentinels or of a cluster. Connects
+ * once, so that faults of the URL, the password or the server are reported here. */
+QUERN_NODISCARD quern_status qn_redis_open(const struct qn_url *urls, size_t url_count,
                                            const struct qn_broker_options *options,
                                            struct qn_broker **ret_broker, quern_error *err);
 qn_close_fn qn_redis_close;

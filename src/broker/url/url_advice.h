@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* url_advice.h - broker URLs that are refused with the right way to write them. */
-#ifndef QN_BROKER_URL_ADVICE_H
-#define QN_BROKER_URL_ADVICE_H
+#ifndef QN_BROKER_URL_URL_ADVICE_H
+#define QN_BROKER_URL_URL_ADVICE_H
 
 #include "base/text/url.h"
 

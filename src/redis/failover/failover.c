@@ -4,8 +4,9 @@
  * Only a failure of the current generation counts: a connection that was opened before a switch may
  * fail after it, and must not switch again. An endpoint that is left is marked as abandoned, which
  * ends the waits on its connections (net/peer.h). */
-#include "redis/failover.h"
+#include "redis/failover/failover.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -20,6 +21,8 @@ void qn_failover_init(struct qn_failover *failover, struct qn_endpoint *const *t
     QN_ASSERT(count <= QN_FAILOVER_ENDPOINTS_MAX);
     *failover = (struct qn_failover){.count = count};
     memcpy(failover->endpoints, take_endpoints, count * sizeof *take_endpoints);
+    (void)snprintf(failover->address, sizeof failover->address, "%s",
+                   take_endpoints[0]->peer.address);
     atomic_store(&failover->generation, 1);
     qn_random_init(&failover->random);
     (void)pthread_mutex_init(&failover->mutex, NULL);
@@ -35,9 +38,35 @@ void qn_failover_finish(struct qn_failover *failover)
     (void)pthread_mutex_destroy(&failover->mutex);
 }
 
+void qn_failover_ask(struct qn_failover *failover,
+                     quern_status (*find)(void *source, int64_t deadline_mono_ns, quern_error *err),
+                     void *source)
+{
+    failover->find = find;
+    failover->source = source;
+    failover->doubted = true;
+}
+
+struct qn_endpoint *qn_failover_preferred_copy(struct qn_failover *failover)
+{
+    const struct qn_peer *peer = &failover->endpoints[0]->peer; /* of a list: it never changes */
+    struct qn_endpoint *copy = NULL;
+    quern_status status =
+        qn_endpoint_at(failover->endpoints[0], peer->host, peer->port, &copy, NULL);
+    return status == QUERN_OK ? copy : NULL;
+}
+
+bool qn_failover_is_preferred(struct qn_failover *failover)
+{
+    (void)pthread_mutex_lock(&failover->mutex);
+    bool is_preferred = failover->current == 0;
+    (void)pthread_mutex_unlock(&failover->mutex);
+    return is_preferred;
+}
+
 const char *qn_failover_address(const struct qn_failover *failover)
 {
-    return failover->endpoints[0]->peer.address;
+    return failover->address;
 }
 
 /* --- Choosing ------------------------------------------------------------------------- */
@@ -86,16 +115,17 @@ static void make_current(struct qn_failover *failover, size_t index)
     atomic_fetch_add(&failover->generation, 1);
 }
 
-/* With the mutex held: one of those that this cycle has not tried. */
+/* With the mutex held: one of those that this cycle has not tried, and not the same again. */
 static size_t any_untried(struct qn_failover *failover)
 {
+    uint32_t out = failover->tried | (uint32_t)1 << failover->current;
     size_t left = 0;
     for (size_t i = 0; i < failover->count; i++) {
-        left += (failover->tried >> i & 1) == 0 ? 1 : 0;
+        left += (out >> i & 1) == 0 ? 1 : 0;
     }
-    size_t nth = (size_t)qn_random_below(&failover->random, left);
-    for (size_t i = 0; i < failover->count; i++) {
-        if ((failover->tried >> i & 1) == 0 && nth-- == 0) {
+    size_t nth = left == 0 ? 0 : (size_t)qn_random_below(&failover->random, left);
+    for (size_t i = 0; i < failover->count && left > 0; i++) {
+        if ((out >> i & 1) == 0 && nth-- == 0) {
             return i;
         }
     }
@@ -106,23 +136,18 @@ static size_t any_untried(struct qn_failover *failover)
 static size_t next_index(struct qn_failover *failover)
 {
     const struct qn_failover_rules rules = failover->rules;
+    size_t current = failover->current;
     uint32_t all = failover->count == 32 ? UINT32_MAX : ((uint32_t)1 << failover->count) - 1;
-    failover->tried |= (uint32_t)1 << failover->current;
-    if (failover->tried == all) {
-        failover->tried = rules.strategy == QN_FAILOVER_SHUFFLE && failover->count > 1
-                              ? (uint32_t)1 << failover->current
-                              : 0;
-    }
+    failover->tried |= (uint32_t)1 << current;
+    failover->tried = failover->tried == all ? 0 : failover->tried;
     if (rules.choose != NULL) {
-        size_t current = failover->current;
         (void)pthread_mutex_unlock(&failover->mutex);
         size_t chosen = rules.choose(failover->count, current, rules.user);
         (void)pthread_mutex_lock(&failover->mutex);
         return chosen < failover->count ? chosen : (current + 1) % failover->count;
     }
-    return rules.strategy == QN_FAILOVER_SHUFFLE && failover->count > 1
-               ? any_untried(failover)
-               : (failover->current + 1) % failover->count;
+    return rules.strategy == QN_FAILOVER_SHUFFLE ? any_untried(failover)
+                                                 : (current + 1) % failover->count;
 }
 
 /* With the mutex held, unless the callback of the user is asked. */

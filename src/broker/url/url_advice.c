@@ -6,7 +6,7 @@
  * text is refused, and the error shows the right spelling; a file that really has such a name is
  * written ./NAME. Parameters behind a path would be part of the name, too, and make a second, empty
  * database. */
-#include "broker/url_advice.h"
+#include "broker/url/url_advice.h"
 
 #include <arpa/inet.h>
 #include <stdbool.h>
@@ -117,8 +117,8 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
         quern_status status;
         const char *advice;
     } schemes[] = {
-        {"redis-sentinel", QUERN_E_UNSUPPORTED,
-         "Sentinel is not supported yet; name the master by redis://host:port"},
+        {"redis+sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
+        {"sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
         {"redis-cluster", QUERN_E_UNSUPPORTED,
          "Redis Cluster is not supported yet; use a standalone server"},
         {"rediss-cluster", QUERN_E_UNSUPPORTED,

@@ -9,8 +9,8 @@
  * used, and waits in progress on them end within a tenth of a second.
  *
  * Nothing here connects. Any thread. */
-#ifndef QN_REDIS_FAILOVER_H
-#define QN_REDIS_FAILOVER_H
+#ifndef QN_REDIS_FAILOVER_FAILOVER_H
+#define QN_REDIS_FAILOVER_FAILOVER_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,6 +22,7 @@
 #include "quern/status.h"
 #include "redis/endpoint.h"
 
+#define QN_FAILOVER_ADDRESS_SIZE 256
 #define QN_FAILOVER_ENDPOINTS_MAX 32 /* URLs of a list; a cycle through more takes too long */
 
 enum qn_failover_strategy {
@@ -59,7 +60,8 @@ struct qn_choice {
 };
 
 struct qn_failover {
-    pthread_mutex_t mutex; /* guards the rest */
+    char address[QN_FAILOVER_ADDRESS_SIZE]; /* for texts */
+    pthread_mutex_t mutex;                  /* guards the rest */
     struct qn_failover_rules rules;
     struct qn_endpoint *endpoints[QN_FAILOVER_ENDPOINTS_MAX]; /* references */
     size_t count;
@@ -70,8 +72,7 @@ struct qn_failover {
     uint32_t attempts;            /* failed in a row */
     int64_t failing_since_mono_ns;
     struct qn_random random;
-    /* For a source that names the server, as sentinels do: asks it, and calls qn_failover_set.
-     * NULL: the endpoints are a list. */
+    /* Asks a source that names the server, as sentinels do; NULL: the endpoints are a list. */
     quern_status (*find)(void *source, int64_t deadline_mono_ns, quern_error *err);
     void *source;
     _Atomic int64_t lost_link_mono_ns; /* when a link was found dead; 0: never */
@@ -82,6 +83,11 @@ struct qn_failover {
 void qn_failover_init(struct qn_failover *failover, struct qn_endpoint *const *take_endpoints,
                       size_t count);
 void qn_failover_finish(struct qn_failover *failover);
+/* From now on `find` is asked before a connection opens, unless the server is known; it calls
+ * qn_failover_set. Before any connection opens. */
+void qn_failover_ask(struct qn_failover *failover,
+                     quern_status (*find)(void *source, int64_t deadline_mono_ns, quern_error *err),
+                     void *source);
 /* Of the preferred endpoint, for texts; valid until finish. */
 const char *qn_failover_address(const struct qn_failover *failover);
 
@@ -91,6 +97,11 @@ QUERN_NODISCARD quern_status qn_failover_choose(struct qn_failover *failover,
                                                 struct qn_choice *ret_choice, quern_error *err);
 /* The one that is current, without asking a source. */
 struct qn_choice qn_failover_current(struct qn_failover *failover);
+/* An endpoint of its own for the preferred server, which is never abandoned; NULL: out of memory.
+ */
+struct qn_endpoint *qn_failover_preferred_copy(struct qn_failover *failover);
+/* Whether the preferred one is current. */
+bool qn_failover_is_preferred(struct qn_failover *failover);
 /* How many servers one attempt to connect goes through. */
 size_t qn_failover_cycle(struct qn_failover *failover);
 /* The server of this choice could not be used: from now on another one is current. */

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT */
+/* sentinel.c - asks sentinels where the master is, and learns of further sentinels from them.
+ *
+ * All of them are asked, one after the other: during a failover only the sentinel that leads it
+ * knows the new master, and that with a new epoch, while the others agree on the old one. One that
+ * is gone costs ASK_MS at most, and is asked last the next time. An answer of an older epoch than
+ * was seen before is refused, unless more than half of them give it: then they were reset. While
+ * one of them replaces the master, no server is: the old one may be back, and all that it stores is
+ * lost when the others make it a replica. */
+#include "redis/failover/sentinel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "base/error.h"
+#include "base/memory/alloc.h"
+#include "base/text/str.h"
+#include "redis/encode.h"
+#include "redis/open.h"
+#include "redis/password_file.h"
+
+#define ASK_MS 700
+#define ASK_MS_REST 200 /* once most of them agree */
+#define HOST_SIZE 256
+#define PORT_SIZE 8
+#define CANDIDATES_MAX 8
+#define PARAM_DB "db"
+#define PARAM_PASSWORD_FILE "password_file"
+
+/* --- The URL -------------------------------------------------------------------------- */
+
+struct place {
+    char host[HOST_SIZE];
+    char port[PORT_SIZE];
+};
+
+/* "host", "host:port", "[::1]:port". */
+static bool read_place(const char *text, size_t size, struct place *ret_place)
+{
+    const char *end = text + size;
+    const char *host = text;
+    const char *host_end = memchr(text, ':', size);
+    host_end = host_end == NULL ? end : host_end;
+    const char *port = host_end;
+    if (size > 0 && text[0] == '[') {
+        host = text + 1;
+        host_end = memchr(host, ']', size - 1);
+        if (host_end == NULL) {
+            return false;
+        }
+        port = host_end + 1;
+    }
+    size_t host_size = (size_t)(host_end - host);
+    size_t port_size = port == end ? 0 : (size_t)(end - port) - 1;
+    bool valid = host_size > 0 && host_size < HOST_SIZE && port_size < 6 &&
+                 (port == end || (*port == ':' && port_size > 0)) &&
+                 (port == end || strspn(port + 1, "0123456789") >= port_size);
+    if (valid) {
+        (void)snprintf(ret_place->host, HOST_SIZE, "%.*s", (int)host_size, host);
+        (void)snprintf(ret_place->port, PORT_SIZE, "%.*s", port_size == 0 ? 5 : (int)port_size,
+                       port_size == 0 ? "26379" : port + 1);
+    }
+    return valid;
+}
+
+/* The URL of a single server there. */
+static struct qn_url url_of(const struct qn_url *url, const struct place *place, bool is_sentinel)
+{
+    struct qn_url made = *url;
+    made.memory = NULL;
+    made.scheme = url->scheme[strlen("redis")] == 's' ? "rediss" : "redis";
+    made.host = place->host;
+    made.port = place->port;
+    if (is_sentinel) {
+        made.path = "";
+        made.param_count = 0;
+        for (size_t i = 0; i < url->param_count; i++) {
+            const char *name = url->params[i].name;
+            if (strcmp(name, PARAM_DB) != 0 && strcmp(name, PARAM_PASSWORD_FILE) != 0) {
+                made.params[made.param_count++] = url->params[i];
+            }
+        }
+    }
+    return made;
+}
+
+static quern_status add_nodes(struct qn_sentinels *sentinels, const struct qn_url *url,
+                              const struct qn_url *login, const struct qn_endpoint_terms *terms,
+                              quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (const char *at = url->host; status == QUERN_OK && at != NULL;) {
+        struct place place;
+        size_t size = strcspn(at, ",");
+        if (sentinels->count == QN_SENTINELS_MAX || !read_place(at, size, &place)) {
+            return qn_error_set(err, QUERN_E_INVALID,
+                                "redis: sentinels are written host:port,host:port, %d at most",
+                                QN_SENTINELS_MAX);
+        }
+        struct qn_url one = url_of(login, &place, true);
+        struct qn_endpoint *endpoint = NULL;
+        status = qn_endpoint_new(&one, terms, &endpoint, err);
+        if (status == QUERN_OK) {
+            endpoint->mode = QN_SERVER_SENTINEL;
+            sentinels->nodes[sentinels->count++] = endpoint;
+        }
+        at = at[size] == ',' ? at + size + 1 : NULL;
+    }
+    return status;
+}
+
+static quern_status make_all(struct qn_sentinels *sentinels, const struct qn_url *url,
+                             const struct qn_url_params *params,
+                             const struct qn_endpoint_terms *terms, quern_error *err)
+{
+    char password[QN_PASSWORD_SIZE] = "";
+    struct place place = {.host = "master", .port = "6379"};
+    struct qn_url login = *url;
+    struct qn_url data = url_of(url, &place, false);
+    quern_status status = QUERN_OK;
+    if (params->sentinel_password_file != NULL) {
+        status = qn_password_file_read("sentinel_password_file", params->sentinel_password_file,
+                                       password, err);
+    }
+    login.user = params->sentinel_user != NULL ? params->sentinel_user : "";
+    login.password = password;
+    if (status == QUERN_OK) {
+        status = qn_endpoint_new(&data, terms, &sentinels->model, err);
+    }
+    if (status == QUERN_OK && url->port[0] != '\0') {
+        char host[HOST_SIZE + PORT_SIZE];
+        struct qn_url whole = *url;
+        bool is_ipv6 = strchr(url->host, ':') != NULL;
+        (void)snprintf(host, sizeof host, "%s%.255s%s:%s", is_ipv6 ? "[" : "", url->host,
+                       is_ipv6 ? "]" : "", url->port);
+        whole.host = host;
+        status = add_nodes(sentinels, &whole, &login, terms, err);
+    } else if (status == QUERN_OK) {
+        status = add_nodes(sentinels, url, &login, terms, err);
+    }
+    explicit_bzero(password, sizeof password);
+    return status;
+}
+
+quern_status qn_sentinels_init(struct qn_sentinels *sentinels, const struct qn_url *url,
+                               const struct qn_url_params *params,
+                               const struct qn_endpoint_terms *terms, quern_error *err)
+{
+    *sentinels = (struct qn_sentinels){.status = QUERN_OK};
+    if (params->master == NULL || params->master[0] == '\0' || url->host[0] == '\0') {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: write redis-sentinel://host,host,host/0?master=NAME");
+    }
+    sentinels->master = qn_str_dup(params->master);
+    quern_status status = sentinels->master == NULL ? qn_error_nomem(err)
+                                                    : make_all(sentinels, url, params, terms, err);
+    (void)pthread_mutex_init(&sentinels->mutex, NULL);
+    qn_cond_init(&sentinels->asked);
+    if (status != QUERN_OK) {
+        qn_sentinels_finish(sentinels);
+    }
+    return status;
+}
+
+void qn_sentinels_finish(struct qn_sentinels *sentinels)
+{
+    for (size_t i = 0; i < sentinels->count; i++) {
+        qn_endpoint_unref(sentinels->nodes[i]);
+    }
+    qn_endpoint_unref(sentinels->model);
+    qn_free(sentinels->master);
+    (void)pthread_cond_destroy(&sentinels->asked);
+    (void)pthread_mutex_destroy(&sentinels->mutex);
+    *sentinels = (struct qn_sentinels){.status = QUERN_OK};
+}
+
+static quern_status find(void *source, int64_t deadline_mono_ns, quern_error *err)
+{
+    return qn_sentinels_find(source, deadline_mono_ns, err);
+}
+
+void qn_sentinels_serve(struct qn_sentinels *sentinels, struct qn_failover *failover)
+{
+    sentinels->failover = failover;
+    qn_failover_ask(failover, find, sentinels);
+}
+
+struct qn_endpoint *qn_sentinels_node(struct qn_sentinels *sentinels, size_t index)
+{
+    (void)pthread_mutex_lock(&sentinels->mutex);
+    struct qn_endpoint *node =
+        index < sentinels->count ? qn_endpoint_ref(sentinels->nodes[index]) : NULL;
+    (void)pthread_mutex_unlock(&sentinels->mutex);
+    return node;
+}
+
+/* --- One sentinel --------------------------------------------------------------------- */
+
+/* What some of them say. */
+struct candidate {
+    struct place place;
+    uint64_t epoch;
+    size_t votes;
+    bool leaves; /* one of them is about to replace it */
+};
+
+struct poll {
+    struct candidate candidates[CANDIDATES_MAX];
+    size_t count;
+    size_t answers;    /* of sentinels */
+    size_t strangers;  /* of those that know no such master */
+    quern_error error; /* of one that did not answer */
+};
+
+static void put_sentinel(char **at, const char *verb, const char *master)
+{
+    const char *words[] = {"SENTINEL", verb, master};
+    const size_t sizes[] = {strlen("SENTINEL"), strlen(verb), strlen(master)};
+    qn_encode(at, words, sizes, 3);
+}
+
+/* The value of a field of a reply that is a list of names and values. */
+static const char *field(const struct qn_reply *reply, const char *name)
+{
+    for (size_t i = 0; i + 1 < reply->count; i += 2) {
+        if (strcmp(qn_reply_text(reply->items[i]), name) == 0) {
+            return qn_reply_text(reply->items[i + 1]);
+        }
+    }
+    return "";
+}
+
+static void vote(struct poll *poll, const struct candidate *candidate)
+{
+    for (size_t i = 0; i < poll->count; i++) {
+        struct candidate *at = &poll->candidates[i];
+        if (at->epoch == candidate->epoch && strcmp(at->place.host, candidate->place.host) == 0 &&
+            strcmp(at->place.port, candidate->place.port) == 0) {
+            at->votes++;
+            at->leaves = at->leaves || candidate->leaves;
+            return;
+        }
+    }
+    if (poll->count < CANDIDATES_MAX) {
+        poll->candidates[poll->count++] = *candidate;
+    }
+}
+
+static bool is_place(const char *host, const char *port)
+{
+    return host[0] != '\0' && strlen(host) < HOST_SIZE && !qn_str_has_control(host) &&
+           strchr(host, ' ') == NULL && port[0] != '\0' && strlen(port) < 6 &&
+           strspn(port, "0123456789") == strlen(port);
+}
+
+/* With the mutex held: remembers a sentinel that another one knows. */
+static void learn(struct qn_sentinels *sentinels, const char *host, const char *port)
+{
+    bool known = sentinels->count == QN_SENTINELS_MAX || !is_place(host, port);
+    for (size_t i = 0; !known && i < sentinels->count; i++) {
+        known = strcmp(sentinels->nodes[i]->peer.host, host) == 0 &&
+                strcmp(sentinels->nodes[i]->peer.port, port) == 0;
+    }
+    struct qn_endpoint *endpoint = NULL;
+    if (!known && qn_endpoint_at(sentinels->nodes[0], host, port, &endpoint, NULL) == QUERN_OK) {
+        sentinels->nodes[sentinels->count++] = endpoint;
+    }
+}
+
+enum { ADDRESS, MASTER, SENTINELS, REPLY_COUNT };
+
+static void take_answer(struct qn_sentinels *sentinels, struct qn_reply *const *replies,
+                        struct poll *poll)
+{
+    const char *host = qn_reply_text(qn_reply_at(replies[ADDRESS], 0));
+    const char *port = qn_reply_text(qn_reply_at(replies[ADDRESS], 1));
+    poll->answers++;
+    if (replies[ADDRESS]->type == QN_REPLY_ERROR) {
+        (void)qn_error_set(&poll->error, QUERN_E_BROKER, "%.200s", replies[ADDRESS]->data);
+        return;
+    }
+    if (!is_place(host, port)) {
+        poll->strangers++;
+        return;
+    }
+    struct candidate candidate = {
+        .epoch = strtoull(field(replies[MASTER], "config-epoch"), NULL, 10), .votes = 1};
+    (void)snprintf(candidate.place.host, HOST_SIZE, "%s", host);
+    (void)snprintf(candidate.place.port, PORT_SIZE, "%s", port);
+    candidate.leaves = strstr(field(replies[MASTER], "flags"), "failover_in_progress") != NULL &&
+                       strcmp(field(replies[MASTER], "ip"), host) == 0 &&
+                       strcmp(field(replies[MASTER], "port"), port) == 0;
+    vote(poll, &candidate);
+    (void)pthread_mutex_lock(&sentinels->mutex);
+    for (size_t i = 0; replies[SENTINELS]->type == QN_REPLY_ARRAY && i < replies[SENTINELS]->count;
+         i++) {
+        const struct qn_reply *other = replies[SENTINELS]->items[i];
+        learn(sentinels, field(other, "ip"), field(other, "port"));
+    }
+    (void)pthread_mutex_unlock(&sentinels->mutex);
+}
+
+/* The connection to one of them. */
+struct visit {
+    struct qn_connection connection;
+    struct qn_arena arena;
+    int64_t deadline_mono_ns;
+};
+
+/* Opens the connection, and asks on it. */
+static quern_status exchange(struct qn_sentinels *sentinels, struct visit *visit, struct poll *poll,
+                             quern_error *err)
+{
+    static const char *const verbs[REPLY_COUNT] = {
+        [ADDRESS] = "GET-MASTER-ADDR-BY-NAME", [MASTER] = "MASTER", [SENTINELS] = "SENTINELS"};
+    struct qn_reply *replies[REPLY_COUNT];
+    size_t size_max = REPLY_COUNT * (128 + strlen(sentinels->master));
+    char *out = qn_arena_alloc(&visit->arena, size_max);
+    char *at = out;
+    if (out == NULL) {
+        return qn_error_nomem(err);
+    }
+    for (size_t i = 0; i < REPLY_COUNT; i++) {
+        put_sentinel(&at, verbs[i], sentinels->master);
+    }
+    quern_status status = qn_open_connection(&visit->connection, visit->deadline_mono_ns, err);
+    if (status == QUERN_OK) {
+        status = qn_connection_send(&visit->connection, out, (size_t)(at - out),
+                                    visit->deadline_mono_ns, err);
+    }
+    for (size_t i = 0; status == QUERN_OK && i < REPLY_COUNT; i++) {
+        status = qn_connection_receive(&visit->connection, &visit->arena, visit->deadline_mono_ns,
+                                       &replies[i], err);
+    }
+    if (status == QUERN_OK) {
+        take_answer(sentinels, replies, poll);
+    }
+    return status;
+}
+
+/* Whether it answered. */
+static bool ask_one(struct qn_sentinels *sentinels, struct qn_endpoint *node,
+                    int64_t deadline_mono_ns, struct poll *poll)
+{
+    struct visit visit = {.deadline_mono_ns = deadline_mono_ns};
+    quern_error error = {0};
+    qn_connection_init_at(&visit.connection, node);
+    quern_status status = exchange(sentinels, &visit, poll, &error);
+    if (status != QUERN_OK && poll->error.code != QUERN_E_DENIED) {
+        poll->error = error;
+    }
+    qn_connection_finish(&visit.connection);
+    qn_arena_finish(&visit.arena);
+    return status == QUERN_OK;
+}
+
+/* --- All of them ---------------------------------------------------------------------- */
+
+static const struct candidate *best_of(const struct poll *poll)
+{
+    const struct candidate *best = NULL;
+    for (size_t i = 0; i < poll->count; i++) {
+        const struct candidate *at = &poll->candidates[i];
+        if (best == NULL || at->epoch > best->epoch ||
+            (at->epoch == best->epoch && at->votes > best->votes)) {
+            best = at;
+        }
+    }
+    return best;
+}
+
+/* One that did not answer is asked last from now on. */
+static void put_last(struct qn_sentinels *sentinels, const struct qn_endpoint *node)
+{
+    (void)pthread_mutex_lock(&sentinels->mutex);
+    size_t i = 0;
+    while (i < sentinels->count && sentinels->nodes[i] != node) {
+        i++;
+    }
+    if (i + 1 < sentinels->count) {
+        struct qn_endpoint *moved = sentinels->nodes[i];
+        size_t behind = sentinels->count - i - 1;
+        memmove(&sentinels->nodes[i], &sentinels->nodes[i + 1], behind * sizeof *sentinels->nodes);
+        sentinels->nodes[sentinels->count - 1] = moved;
+    }
+    (void)pthread_mutex_unlock(&sentinels->mutex);
+}
+
+static bool is_agreed(const struct qn_sentinels *sentinels, const struct poll *poll)
+{
+    const struct candidate *best = best_of(poll);
+    return best != NULL && best->epoch >= sentinels->epoch && 2 * best->votes > sentinels->count;
+}
+
+/* Asks those that are known now; what it learns of others is of use the next time. */
+static void ask_all(struct qn_sentinels *sentinels, int64_t deadline_mono_ns, struct poll *poll)
+{
+    struct qn_endpoint *nodes[QN_SENTINELS_MAX];
+    size_t count = 0;
+    while (count < QN_SENTINELS_MAX) {
+        nodes[count] = qn_sentinels_node(sentinels, count);
+        if (nodes[count] == NULL) {
+            break;
+        }
+        count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int64_t patience_ms = is_agreed(sentinels, poll) ? ASK_MS_REST : ASK_MS;
+        int64_t until_ns = qn_clock_mono_ns() + patience_ms * QN_NS_PER_MS;
+        until_ns = until_ns < deadline_mono_ns ? until_ns : deadline_mono_ns;
+        if (!ask_one(sentinels, nodes[i], until_ns, poll)) {
+            put_last(sentinels, nodes[i]);
+        }
+        qn_endpoint_unref(nodes[i]);
+    }
+}
+
+/* From the answers to the master. */
+static quern_status decide(struct qn_sentinels *sentinels, const struct poll *poll,
+                           quern_error *err)
+{
+    const struct candidate *best = best_of(poll);
+    struct qn_endpoint *endpoint = NULL;
+    if (best == NULL && poll->strangers > 0) {
+        return qn_error_set(err, QUERN_E_NOT_FOUND,
+                            "redis: the sentinels know no master of the name %.60s",
+                            sentinels->master);
+    }
+    if (best == NULL) {
+        quern_status status = poll->error.code == QUERN_E_DENIED ? QUERN_E_DENIED : QUERN_E_CONNECT;
+        return qn_error_set(err, status, "none of %zu sentinels answers, the last: %.180s",
+                            sentinels->count, poll->error.text);
+    }
+    if (best->epoch < sentinels->epoch && 2 * best->votes <= sentinels->count) {
+        return qn_error_set(err, QUERN_E_BUSY,
+                            "redis: the sentinels that answer know only an older master, %s:%s",
+                            best->place.host, best->place.port);
+    }
+    if (best->leaves) { /* were it back now, what it stores would be lost */
+        return qn_error_set(err, QUERN_E_BUSY,
+                            "redis: the sentinels are about to replace the master %s:%s",
+                            best->place.host, best->place.port);
+    }
+    quern_status status =
+        qn_endpoint_at(sentinels->model, best->place.host, best->place.port, &endpoint, err);
+    if (status == QUERN_OK) {
+        sentinels->epoch = best->epoch;
+        qn_failover_set(sentinels->failover, endpoint);
+    }
+    return status;
+}
+
+/* With the mutex held: waits for the thread that asks. False: it takes too long. */
+static bool wait_for_answer(struct qn_sentinels *sentinels, int64_t deadline_mono_ns)
+{
+    uint64_t answer = sentinels->answer;
+    bool in_time = true;
+    while (in_time && sentinels->answer == answer) {
+        in_time = qn_cond_wait_until(&sentinels->asked, &sentinels->mutex, deadline_mono_ns);
+    }
+    return sentinels->answer != answer;
+}
+
+quern_status qn_sentinels_find(struct qn_sentinels *sentinels, int64_t deadline_mono_ns,
+                               quern_error *err)
+{
+    struct poll poll = {.count = 0};
+    quern_error error = {0};
+    (void)pthread_mutex_lock(&sentinels->mutex);
+    if (sentinels->asking) {
+        quern_status status =
+            wait_for_answer(sentinels, deadline_mono_ns) ? sentinels->status : QUERN_E_TIMEOUT;
+        error = sentinels->error;
+        (void)pthread_mutex_unlock(&sentinels->mutex);
+        return status == QUERN_OK
+                   ? status
+                   : qn_error_set(err, status, "%s",
+                                  error.text[0] != '\0' ? error.text
+                                                        : "the sentinels take too long to answer");
+    }
+    sentinels->asking = true;
+    (void)pthread_mutex_unlock(&sentinels->mutex);
+    ask_all(sentinels, deadline_mono_ns, &poll);
+    quern_status status = decide(sentinels, &poll, &error);
+    (void)pthread_mutex_lock(&sentinels->mutex);
+    sentinels->asking = false;
+    sentinels->answer++;
+    sentinels->status = status;
+    sentinels->error = error;
+    (void)pthread_cond_broadcast(&sentinels->asked);
+    (void)pthread_mutex_unlock(&sentinels->mutex);
+    return status == QUERN_OK ? status : qn_error_set(err, status, "%s", error.text);
+}

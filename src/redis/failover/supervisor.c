@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* supervisor.c - the thread that watches over the choice of the server.
+ *
+ * Every sentinel publishes +switch-master when it learns of another master; we subscribe at the
+ * first one that answers. The message is only a reason to ask, and what counts is the answer
+ * (sentinel.h). A subscription that was lost is made again at another sentinel; until there is one,
+ * the sentinels are asked each second. */
+#include "redis/failover/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/open.h"
+
+enum {
+    STACK_SIZE = 128 * 1024,
+    CONNECT_MS = 500,
+    PROBE_MS_MIN = 1000, /* of the preferred server; doubles while it is away */
+    PROBE_MS_MAX = 60000,
+    ASK_MS = 5000,       /* sentinels, beside their messages: they may be lost */
+    ASK_ALONE_MS = 1000, /* without a subscription */
+    LOST_MS = 100,       /* after the end of a subscription: its sentinel may be gone */
+    MESSAGES_MAX = 100   /* taken at once */
+};
+#define CHANNEL "+switch-master"
+
+static const char subscribe[] = "*2\r\n$9\r\nSUBSCRIBE\r\n$14\r\n" CHANNEL "\r\n";
+static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+
+static int64_t in_ms(int64_t ms)
+{
+    return qn_clock_mono_ns() + ms * QN_NS_PER_MS;
+}
+
+/* Sleeps until there is something on fd (-1: none), or the time is up. False: stop. */
+static bool sleep_ms(const struct qn_supervisor *supervisor, int fd, int64_t ms)
+{
+    struct pollfd fds[] = {{.fd = supervisor->stop_fd, .events = POLLIN},
+                           {.fd = fd, .events = POLLIN}};
+    (void)poll(fds, fd < 0 ? 1 : 2, (int)ms);
+    return (fds[0].revents & POLLIN) == 0;
+}
+
+/* --- A list --------------------------------------------------------------------------- */
+
+/* Whether the preferred server can be used: it is a master, and is not loading its data. */
+static bool is_healthy(struct qn_endpoint *endpoint)
+{
+    struct qn_connection connection;
+    struct qn_arena arena = {0};
+    struct qn_reply *reply = NULL;
+    int64_t deadline_mono_ns = in_ms(CONNECT_MS);
+    qn_connection_init_at(&connection, endpoint);
+    connection.role = "probe";
+    quern_status status = qn_open_connection(&connection, deadline_mono_ns, NULL);
+    if (status == QUERN_OK) {
+        status = qn_connection_send(&connection, ping, sizeof ping - 1, deadline_mono_ns, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = qn_connection_receive(&connection, &arena, deadline_mono_ns, &reply, NULL);
+    }
+    bool healthy = status == QUERN_OK && reply->type == QN_REPLY_TEXT;
+    qn_connection_finish(&connection);
+    qn_arena_finish(&arena);
+    return healthy;
+}
+
+static void watch_list(struct qn_supervisor *supervisor)
+{
+    struct qn_failover *failover = supervisor->failover;
+    /* Of its own, as the list's is marked as abandoned while another one is current. */
+    struct qn_endpoint *preferred = qn_failover_preferred_copy(failover);
+    int64_t pause_ms = PROBE_MS_MIN;
+    while (preferred != NULL && sleep_ms(supervisor, -1, pause_ms)) {
+        bool away = !qn_failover_is_preferred(failover);
+        bool back = away && is_healthy(preferred);
+        if (back) {
+            qn_failover_switch_to(failover, 0);
+        }
+        pause_ms = away && !back ? 2 * pause_ms : PROBE_MS_MIN;
+        pause_ms = pause_ms < PROBE_MS_MAX ? pause_ms : PROBE_MS_MAX;
+    }
+    qn_endpoint_unref(preferred);
+}
+
+/* --- Sentinels ------------------------------------------------------------------------ */
+
+struct subscription {
+    struct qn_connection connection;
+    struct qn_arena arena;
+    bool exists; /* the connection is one to a sentinel */
+    bool pinged; /* and nothing has come since */
+};
+
+static void unsubscribe(struct subscription *subscription)
+{
+    if (subscription->exists) {
+        qn_connection_finish(&subscription->connection);
+    }
+    qn_arena_finish(&subscription->arena);
+    subscription->exists = false;
+}
+
+static bool subscribe_at(struct subscription *subscription, struct qn_endpoint *node)
+{
+    struct qn_reply *reply = NULL;
+    int64_t deadline_mono_ns = in_ms(CONNECT_MS);
+    qn_connection_init_at(&subscription->connection, node);
+    subscription->connection.role = "sentinel";
+    subscription->exists = true;
+    quern_status status = qn_open_connection(&subscription->connection, deadline_mono_ns, NULL);
+    if (status == QUERN_OK) {
+        status = qn_connection_send(&subscription->connection, subscribe, sizeof subscribe - 1,
+                                    deadline_mono_ns, NULL);
+    }
+    if (status == QUERN_OK) {
+        status = qn_connection_receive(&subscription->connection, &subscription->arena,
+                                       deadline_mono_ns, &reply, NULL);
+    }
+    bool done = status == QUERN_OK && reply->type == QN_REPLY_ARRAY;
+    qn_arena_reset(&subscription->arena);
+    if (!done) {
+        unsubscribe(subscription);
+    }
+    return done;
+}
+
+/* At the first one that answers; none: `exists` stays false. */
+static void subscribe_somewhere(struct qn_supervisor *supervisor, struct subscription *subscription)
+{
+    bool done = false;
+    for (size_t i = 0; !done && i < QN_SENTINELS_MAX; i++) {
+        struct qn_endpoint *node = qn_sentinels_node(supervisor->sentinels, i);
+        if (node == NULL) {
+            return;
+        }
+        done = subscribe_at(subscription, node);
+        qn_endpoint_unref(node);
+    }
+}
+
+/* Takes the messages that have come. Whether one of them is of another master. */
+static bool take_messages(struct subscription *subscription)
+{
+    bool switched = false;
+    struct qn_reply *reply = NULL;
+    for (int i = 0; subscription->exists && i < MESSAGES_MAX; i++) {
+        if (qn_connection_try_receive(&subscription->connection, &subscription->arena, &reply,
+                                      NULL) != QUERN_OK) {
+            unsubscribe(subscription);
+            return true; /* it may have been lost */
+        }
+        if (reply == NULL) {
+            break;
+        }
+        subscription->pinged = false;
+        switched = switched || strcmp(qn_reply_text(qn_reply_at(reply, 0)), "message") == 0;
+        qn_arena_reset(&subscription->arena);
+    }
+    return switched;
+}
+
+/* Gives the subscription up if the last ping was not answered, else sends another one. */
+static void check_alive(struct subscription *subscription)
+{
+    if (subscription->exists && subscription->pinged) {
+        unsubscribe(subscription);
+    }
+    subscription->pinged = subscription->exists;
+    if (subscription->exists && qn_connection_send(&subscription->connection, ping, sizeof ping - 1,
+                                                   in_ms(CONNECT_MS), NULL) != QUERN_OK) {
+        unsubscribe(subscription);
+    }
+}
+
+static void watch_sentinels(struct qn_supervisor *supervisor)
+{
+    struct subscription subscription = {.exists = false};
+    int64_t ask_at_ns = 0;
+    bool goes_on = true;
+    while (goes_on) {
+        if (qn_clock_mono_ns() >= ask_at_ns) {
+            check_alive(&subscription);
+            if (!subscription.exists) {
+                subscribe_somewhere(supervisor, &subscription);
+            }
+            quern_status status = qn_sentinels_find(supervisor->sentinels, in_ms(ASK_MS), NULL);
+            (void)status; /* who opens a connection asks again, and reports it */
+            ask_at_ns = in_ms(subscription.exists ? ASK_MS : ASK_ALONE_MS);
+        }
+        int64_t left_ms = (ask_at_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
+        int fd = subscription.exists ? subscription.connection.socket.fd : -1;
+        goes_on = sleep_ms(supervisor, fd, left_ms > 0 ? left_ms : 0);
+        if (goes_on && take_messages(&subscription)) {
+            ask_at_ns = subscription.exists ? 0 : in_ms(LOST_MS);
+        }
+    }
+    unsubscribe(&subscription);
+}
+
+/* --- The thread ----------------------------------------------------------------------- */
+
+static void *run(void *user)
+{
+    struct qn_supervisor *supervisor = user;
+    if (supervisor->sentinels != NULL) {
+        watch_sentinels(supervisor);
+    } else {
+        watch_list(supervisor);
+    }
+    return NULL;
+}
+
+/* All signals are blocked in the thread: they are the program's. */
+static bool start_thread(struct qn_supervisor *supervisor)
+{
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&supervisor->thread, &attributes, run, supervisor);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return code == 0;
+}
+
+quern_status qn_supervisor_start(struct qn_supervisor *supervisor, struct qn_failover *failover,
+                                 struct qn_sentinels *sentinels, quern_error *err)
+{
+    *supervisor =
+        (struct qn_supervisor){.failover = failover, .sentinels = sentinels, .stop_fd = -1};
+    if (sentinels == NULL && qn_failover_cycle(failover) == 1) {
+        return QUERN_OK;
+    }
+    supervisor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    supervisor->runs = supervisor->stop_fd >= 0 && start_thread(supervisor);
+    if (!supervisor->runs) {
+        if (supervisor->stop_fd >= 0) {
+            (void)close(supervisor->stop_fd);
+        }
+        return qn_error_set(err, QUERN_E_CONNECT, "%s: no descriptor or thread left",
+                            qn_failover_address(failover));
+    }
+    return QUERN_OK;
+}
+
+void qn_supervisor_stop(struct qn_supervisor *supervisor)
+{
+    if (!supervisor->runs) {
+        return;
+    }
+    const uint64_t one = 1;
+    ssize_t written = write(supervisor->stop_fd, &one, sizeof one);
+    (void)written;
+    (void)pthread_join(supervisor->thread, NULL);
+    (void)close(supervisor->stop_fd);
+    supervisor->runs = false;
+}
