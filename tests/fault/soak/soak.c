@@ -18,6 +18,10 @@
 #define PATIENCE_MS 180000
 #define SHORT_S 3
 #define DYING_MS 1000
+/* Those that no lease can end by: fault.proxy_seed has the others. */
+#define LINK_FAULTS                                                                                \
+    (PROXY_CUTS | PROXY_BIT(PROXY_RESET_BEFORE) | PROXY_BIT(PROXY_RESET_AFTER) |                   \
+     PROXY_BIT(PROXY_DELAY))
 #define LATE_MS 200 /* a pause of 5 ms that takes this long */
 
 /* --- The site --------------------------------------------------------------------------- */
@@ -218,7 +222,7 @@ static void do_something(struct soak *soak, int64_t now_ms)
     } else if (what < 70) {
         jump(soak, now_ms);
     } else if (redis && what < 85) {
-        proxy_cut(soak->proxy, 1 + (unsigned)dice(soak, 50));
+        proxy_dice(soak->proxy, 1 + (unsigned)dice(soak, 50), LINK_FAULTS, 0);
         soak->uncut_at_ms = now_ms + (int64_t)dice(soak, 4000);
     } else if (redis && what < 95 && soak->server_at_ms == 0) {
         end_server(soak, now_ms);
@@ -260,7 +264,7 @@ static void heal(struct soak *soak, int64_t now_ms, bool all)
         turn_server(soak, now_ms, 0);
     }
     if (soak->proxy != NULL && (all || now_ms >= soak->uncut_at_ms)) {
-        proxy_cut(soak->proxy, 0);
+        proxy_dice(soak->proxy, 0, 0, 0);
     }
     if (soak->server_back_ms != 0 && fault_journal_size(&soak->site) > soak->journal_size) {
         soak_note_ms(&soak->server_times, test_now_ms() - soak->server_back_ms);
