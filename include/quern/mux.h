@@ -19,8 +19,9 @@ extern "C" {
 typedef struct quern_mux quern_mux;
 
 typedef enum quern_ack {
-    QUERN_ACK_LATE = 0, /* the outcome is written after the run; a crash means another run */
-    QUERN_ACK_EARLY = 1 /* done is written and confirmed before the run; a crash loses the rest */
+    QUERN_ACK_DEFAULT = 0, /* of a handler: that of its worker; of a worker: late */
+    QUERN_ACK_EARLY = 1, /* done is written and confirmed before the run; a crash loses the rest */
+    QUERN_ACK_LATE = 2   /* the outcome is written after the run; a crash means another run */
 } quern_ack;
 
 /* The fate of a task whose run died: the process of its command or prefork child ended by a signal

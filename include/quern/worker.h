@@ -94,6 +94,11 @@ typedef struct quern_worker_options {
      * memory, cpu and pids it cannot limit because the controller is missing. NULL: children stay
      * in the cgroup of the worker. */
     const char *child_cgroup;
+    int32_t ack; /* a quern_ack, of handlers whose options say nothing */
+    /* As if each handler had them, see quern_handler_options. */
+    bool ack_on_failure;
+    bool ack_on_timeout;
+    uint8_t reserved_too[2]; /* 0 */
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

@@ -40,6 +40,9 @@ struct worker_options {
     std::uint32_t child_runs_max = 0;
     std::uint64_t child_rss_max = 0;
     std::string child_cgroup{};
+    quern_ack ack = QUERN_ACK_DEFAULT; /* of handlers whose options say nothing */
+    bool ack_on_failure = false;
+    bool ack_on_timeout = false;
     std::function<void(quern_log_level, std::string_view)> on_log{};
     std::function<void(const quern_run_report &)> on_run{};
 };
@@ -210,6 +213,9 @@ class worker
             out.zygote = options.zygote ? options.zygote->get() : nullptr;
             out.child_runs_max = options.child_runs_max;
             out.child_rss_max = options.child_rss_max;
+            out.ack = options.ack;
+            out.ack_on_failure = options.ack_on_failure;
+            out.ack_on_timeout = options.ack_on_timeout;
             out.child_cgroup = detail::text_or_null(options.child_cgroup);
             out.host = detail::text_or_null(options.host);
             out.on_log = options.on_log ? call_log : nullptr;

@@ -35,7 +35,7 @@ struct qn_option {
     bool never;        /* a limit that "never" or -1 turns off (number is -1); 0 is refused */
 };
 
-#define QN_OPTION_MAX 40 /* of one verb; of these 18 or so fit the help's screen */
+#define QN_OPTION_MAX 48 /* of one verb; of these 18 or so fit the help's screen */
 
 struct qn_option_value {
     const char *text; /* NULL: not given; a flag has its own name here */

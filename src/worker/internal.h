@@ -24,6 +24,7 @@
 #include "worker/fetch/pump.h"
 #include "worker/hand_over/hand_over.h"
 #include "worker/keeper/keeper.h"
+#include "worker/policy/failure.h"
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
 #include "worker/run/shortage.h"
@@ -109,6 +110,13 @@ struct quern_worker {
 static inline struct qn_names qn_worker_names(const struct quern_worker *worker)
 {
     return (struct qn_names){worker->queue_names, worker->queue_count};
+}
+
+static inline struct qn_failure_defaults qn_worker_defaults(const struct quern_worker *worker)
+{
+    return (struct qn_failure_defaults){.retry = worker->options.retry,
+                                        .ack_on_failure = worker->options.ack_on_failure,
+                                        .ack_on_timeout = worker->options.ack_on_timeout};
 }
 
 #endif

@@ -93,7 +93,12 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "prefetch_max is %d, not -1 to %d",
                             (int)options->prefetch_max, QN_PREFETCH_MAX);
     }
-    if (options->reserved != 0) {
+    if (options->ack < QUERN_ACK_DEFAULT || options->ack > QUERN_ACK_LATE) {
+        return qn_error_set(err, QUERN_E_INVALID, "ack is %d, not default, early or late",
+                            (int)options->ack);
+    }
+    if (options->reserved != 0 ||
+        !qn_sized_zero(options->reserved_too, sizeof options->reserved_too)) {
         return qn_error_set(err, QUERN_E_INVALID, "worker options: reserved is not 0");
     }
     return qn_retry_policy_check(&options->retry, err);

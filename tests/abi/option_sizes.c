@@ -37,7 +37,7 @@ SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
 SIZE(quern_worker_info, 88);
-SIZE(quern_worker_options, 168);
+SIZE(quern_worker_options, 176);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 96);
 SIZE(quern_zygote_options, 24);

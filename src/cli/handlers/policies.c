@@ -12,6 +12,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/duration.h"
 #include "base/text/number.h"
+#include "base/text/size.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
 #include "cli/task_options.h"
@@ -162,6 +163,29 @@ static int read_on_crash(struct reading *reading, const char *name, const char *
     return refuse(reading, name, value, "requeue, fail, archive or drop");
 }
 
+static int read_cpu(struct reading *reading, const char *name, const char *value)
+{
+    return read_duration(reading, name, value, &reading->options.cpu_ms);
+}
+
+static int read_memory(struct reading *reading, const char *name, const char *value)
+{
+    quern_error err;
+    if (qn_size_parse(value, &reading->options.memory_max, &err) != QUERN_OK) {
+        return qn_cli_usage(reading->cli, "--%s: %s", name, err.text);
+    }
+    return reading->options.memory_max > 0 ? QN_EXIT_OK
+                                           : refuse(reading, name, value, "a size above 0");
+}
+
+static int read_ack(struct reading *reading, const char *name, const char *value)
+{
+    bool is_early = strcmp(value, "early") == 0;
+    reading->options.ack = is_early ? QUERN_ACK_EARLY : QUERN_ACK_LATE;
+    return is_early || strcmp(value, "late") == 0 ? QN_EXIT_OK
+                                                  : refuse(reading, name, value, "early or late");
+}
+
 /* The size of PATTERN in "PATTERN=..."; 0: there is none. */
 static size_t pattern_size(const char *text)
 {
@@ -192,7 +216,8 @@ static int (*const readers[QN_POLICY_COUNT])(struct reading *reading, const char
     [QN_POLICY_RETRY_MAX] = read_retry_max,     [QN_POLICY_BACKOFF] = read_backoff,
     [QN_POLICY_NO_RETRY] = read_no_retry,       [QN_POLICY_ONLY_RETRY] = read_only_retry,
     [QN_POLICY_ACK_ON] = read_ack_on,           [QN_POLICY_ON_CRASH] = read_on_crash,
-    [QN_POLICY_CONCURRENCY] = read_concurrency,
+    [QN_POLICY_CONCURRENCY] = read_concurrency, [QN_POLICY_CPU] = read_cpu,
+    [QN_POLICY_MEMORY] = read_memory,           [QN_POLICY_ACK] = read_ack,
 };
 
 static void finish_reading(struct reading *reading)

@@ -16,6 +16,9 @@ enum qn_policy {
     QN_POLICY_ACK_ON,
     QN_POLICY_ON_CRASH,
     QN_POLICY_CONCURRENCY,
+    QN_POLICY_CPU,
+    QN_POLICY_MEMORY,
+    QN_POLICY_ACK,
     QN_POLICY_COUNT
 };
 
@@ -48,6 +51,15 @@ enum qn_policy {
          QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
     [(first) + QN_POLICY_CONCURRENCY] = \
         {"type-concurrency", "[PATTERN=]N", "runs of a pattern at a time", \
+         QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
+    [(first) + QN_POLICY_CPU] = \
+        {"cpu", "[PATTERN=]D", "processor time of a run, in whole seconds", \
+         QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
+    [(first) + QN_POLICY_MEMORY] = \
+        {"memory", "[PATTERN=]SIZE", "address space of a run: 512M, 2G", \
+         QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
+    [(first) + QN_POLICY_ACK] = \
+        {"ack", "[PATTERN=]early|late", "early: done before it starts, runs at most once", \
          QN_OPTION_TEXT, .repeats = true, .unlisted = true}
 /* clang-format on */
 

@@ -13,10 +13,27 @@
 #include "cli/handlers/zygote.h"
 #include "worker/prefork/nursery.h"
 
+/* Whether --child-runs and --child-rss make sense, if they are given. */
+static bool may_recycle(const struct qn_work *work, size_t children)
+{
+    const struct qn_args *args = &work->cli->args;
+    bool has_rss = qn_args_given(args, children + QN_WORK_CHILDREN_RSS);
+    if (has_rss && qn_args_number(args, children + QN_WORK_CHILDREN_RSS, 0) == 0) {
+        (void)qn_cli_usage(work->cli, "--child-rss: 0 is refused: leave it out for no limit");
+        return false;
+    }
+    if (work->handlers.path == NULL &&
+        (has_rss || qn_args_given(args, children + QN_WORK_CHILDREN_RUNS))) {
+        (void)qn_cli_usage(work->cli, "--child-runs, --child-rss: need --handlers FILE");
+        return false;
+    }
+    return true;
+}
+
 int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options options)
 {
     struct qn_cli *cli = work->cli;
-    const char *pool = qn_args_text(&cli->args, options.pool);
+    const char *pool = qn_args_text(&cli->args, options.children + QN_WORK_CHILDREN_POOL);
     work->handlers = (struct qn_handlers_zygote_start){
         .cli = cli,
         .path = qn_args_text(&cli->args, options.handlers),
@@ -27,6 +44,9 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
         return qn_cli_usage(cli, "--pool: '%s' is not prefork or threads", pool);
     }
     bool is_prefork = pool != NULL && strcmp(pool, "prefork") == 0;
+    if (!may_recycle(work, options.children)) {
+        return QN_EXIT_USAGE;
+    }
     if (work->handlers.path == NULL) {
         return is_prefork ? qn_cli_usage(cli, "--pool prefork: needs --handlers FILE; commands are"
                                               " processes in any pool")
@@ -42,6 +62,17 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
                                                                      : QN_EXIT_CONFIG;
     }
     return QN_EXIT_OK;
+}
+
+void qn_work_handlers_set(const struct qn_work *work, size_t children,
+                          quern_worker_options *options)
+{
+    const struct qn_args *args = &work->cli->args;
+    bool in_children = work->handlers.path != NULL;
+    options->pool = in_children ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS;
+    options->zygote = work->zygote;
+    options->child_runs_max = (uint32_t)qn_args_number(args, children + QN_WORK_CHILDREN_RUNS, 0);
+    options->child_rss_max = (uint64_t)qn_args_number(args, children + QN_WORK_CHILDREN_RSS, 0);
 }
 
 static void say(struct qn_work *work, quern_log_level level, const char *text)

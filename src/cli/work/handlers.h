@@ -5,10 +5,30 @@
 
 #include "cli/work/work.h"
 
+enum qn_work_children {
+    QN_WORK_CHILDREN_POOL,
+    QN_WORK_CHILDREN_RUNS,
+    QN_WORK_CHILDREN_RSS,
+    QN_WORK_CHILDREN_COUNT
+};
+
+/* Rows of the table of the verb, from `first` on. */
+/* clang-format off */
+#define QN_WORK_CHILDREN_OPTIONS(first) \
+    [(first) + QN_WORK_CHILDREN_POOL] = \
+        {"pool", "prefork|threads", "where handlers run", QN_OPTION_TEXT, .unlisted = true}, \
+    [(first) + QN_WORK_CHILDREN_RUNS] = \
+        {"child-runs", "N", "replace a child of --handlers after N runs", QN_OPTION_COUNT, \
+         .min = 1, .max = UINT32_MAX, .unlisted = true}, \
+    [(first) + QN_WORK_CHILDREN_RSS] = \
+        {"child-rss", "SIZE", "or when it has more resident memory: 512M, 2G", QN_OPTION_SIZE, \
+         .unlisted = true}
+/* clang-format on */
+
 /* Where the options stand in the table of the verb. */
 struct qn_work_handlers_options {
     size_t handlers;
-    size_t pool;
+    size_t children; /* the rows below */
     size_t unknown;
     size_t policies;
 };
@@ -16,6 +36,9 @@ struct qn_work_handlers_options {
 /* Starts work->zygote if the command line names a shared object; returns the exit code. */
 QUERN_NODISCARD int qn_work_handlers_open(struct qn_work *work,
                                           struct qn_work_handlers_options options);
+/* How the worker uses it. */
+void qn_work_handlers_set(const struct qn_work *work, size_t children,
+                          quern_worker_options *options);
 /* For qn_work_signal_service; user is a struct qn_work: loads the object again. Without one
  * it logs that there is nothing to reload. True: its patterns are others, which takes a restart. */
 bool qn_work_handlers_reload(quern_worker *worker, void *user);

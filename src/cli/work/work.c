@@ -30,7 +30,6 @@ enum option {
     OPTION_EXEC,
     OPTION_EXEC_LOOP,
     OPTION_HANDLERS,
-    OPTION_POOL,
     OPTION_AGGREGATE,
     OPTION_QUEUE,
     OPTION_STRICT,
@@ -57,7 +56,8 @@ enum option {
     OPTION_GROUP_MAX_SIZE,
     OPTION_SOFT_SHUTDOWN_TIMEOUT,
     OPTION_PREFETCH,
-    OPTION_POLICIES
+    OPTION_CHILDREN,
+    OPTION_POLICIES = OPTION_CHILDREN + QN_WORK_CHILDREN_COUNT
 };
 
 static const struct qn_option options[] = {
@@ -68,8 +68,6 @@ static const struct qn_option options[] = {
                           .repeats = true},
     [OPTION_HANDLERS] = {"handlers", "FILE", "C handlers of a shared object, in child processes",
                          QN_OPTION_TEXT},
-    [OPTION_POOL] = {"pool", "prefork|threads", "where handlers run", QN_OPTION_TEXT,
-                     .unlisted = true},
     [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND",
                           "make one task of a group; see the manual", QN_OPTION_TEXT,
                           .repeats = true},
@@ -95,8 +93,8 @@ static const struct qn_option options[] = {
                         QN_OPTION_FLAG, .unlisted = true},
     [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
     [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
-    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json",
-                           QN_OPTION_TEXT},
+    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json", QN_OPTION_TEXT,
+                           .unlisted = true},
     [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
                            QN_OPTION_FLAG, .unlisted = true},
     [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "commands get no rights by set-uid programs",
@@ -122,8 +120,10 @@ static const struct qn_option options[] = {
                          .unlisted = true},
     [OPTION_CGROUP] = {"cgroup", "DIR", "handlers and commands join it (cgroup v2)", QN_OPTION_TEXT,
                        .unlisted = true},
+    QN_WORK_CHILDREN_OPTIONS(OPTION_CHILDREN),
     QN_POLICY_OPTIONS(OPTION_POLICIES),
 };
+_Static_assert(QN_COUNT_OF(options) <= QN_OPTION_MAX, "struct qn_args has no room for them");
 
 /* --- Options -------------------------------------------------------------------------- */
 
@@ -243,7 +243,7 @@ static int make_mux(struct qn_work *work)
     const struct qn_args *args = &work->cli->args;
     const struct qn_work_handlers_options places = {
         .handlers = OPTION_HANDLERS,
-        .pool = OPTION_POOL,
+        .children = OPTION_CHILDREN,
         .unknown = OPTION_UNKNOWN,
         .policies = OPTION_POLICIES,
     };
@@ -308,8 +308,6 @@ static quern_worker_options worker_options(struct qn_work *work)
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .no_wait = work->no_wait,
-        .pool = work->handlers.path != NULL ? QUERN_POOL_PREFORK : QUERN_POOL_THREADS,
-        .zygote = work->zygote,
         .on_log = on_log,
         .on_run = on_run,
         .user = work,
@@ -324,6 +322,7 @@ static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
     quern_worker *worker = NULL;
     *ret_state_fd = -1;
     quern_worker_options worker_opts = worker_options(work);
+    qn_work_handlers_set(work, OPTION_CHILDREN, &worker_opts);
     quern_status status = quern_worker_new(url, work->mux, &worker_opts, &worker, &err);
     if (status == QUERN_OK && work->estate.data != NULL) {
         status = qn_hand_over_adopt(worker, &work->estate, &err);

@@ -137,7 +137,9 @@ static void place_run(struct quern_worker *worker, struct quern_run *run)
 {
     const char *type = run->leased->task.type;
     const struct qn_mux_entry *entry = run->entry;
-    run->acks_first = entry != NULL && entry->options.ack == QUERN_ACK_EARLY;
+    int32_t own_ack = entry != NULL ? entry->options.ack : QUERN_ACK_LATE;
+    int32_t ack = own_ack != QUERN_ACK_DEFAULT ? own_ack : worker->options.ack;
+    run->acks_first = ack == QUERN_ACK_EARLY;
     run->in_child = worker->prefork != NULL && (entry == NULL || !entry->has_process);
     run->launcher = worker->launcher;
     if (run->in_child) {

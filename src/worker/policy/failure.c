@@ -35,7 +35,8 @@ static bool is_in(const char *const *list, const char *error_class)
     return false;
 }
 
-bool qn_failure_is_final(const quern_handler_options *options, const char *error_class,
+bool qn_failure_is_final(const quern_handler_options *options,
+                         const struct qn_failure_defaults *defaults, const char *error_class,
                          bool timed_out, char ret_why[QN_FAILURE_WHY_SIZE])
 {
     ret_why[0] = '\0';
@@ -46,5 +47,6 @@ bool qn_failure_is_final(const quern_handler_options *options, const char *error
     } else if (refused) {
         (void)snprintf(ret_why, QN_FAILURE_WHY_SIZE, "errors without a class are not retried");
     }
-    return refused || (timed_out ? options->ack_on_timeout : options->ack_on_failure);
+    return refused || (timed_out ? options->ack_on_timeout || defaults->ack_on_timeout
+                                 : options->ack_on_failure || defaults->ack_on_failure);
 }

@@ -39,8 +39,8 @@ static quern_status check_durations(const quern_handler_options *options, quern_
 
 static quern_status check_numbers(const quern_handler_options *options, quern_error *err)
 {
-    if (options->ack != QUERN_ACK_LATE && options->ack != QUERN_ACK_EARLY) {
-        return refuse("ack", options->ack, "late or early", err);
+    if (options->ack < QUERN_ACK_DEFAULT || options->ack > QUERN_ACK_LATE) {
+        return refuse("ack", options->ack, "default, early or late", err);
     }
     if (options->prefetch_max < -1 || options->prefetch_max > QN_PREFETCH_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "handler option prefetch_max is %d, not -1 to %d",

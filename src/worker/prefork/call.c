@@ -118,7 +118,7 @@ static void choose_delay(struct quern_run *run)
 
 /* With on_error the whole verdict is made here, because that is told it; the worker takes it over,
  * unless it has lost the lease or stops. Out of memory the error may be missing. */
-static void judge(struct quern_run *run, const quern_retry_policy *policy)
+static void judge(struct quern_run *run, const struct qn_failure_defaults *defaults)
 {
     const struct qn_mux_entry *entry = run->entry;
     if (entry == NULL || entry->options.on_error == NULL ||
@@ -127,7 +127,7 @@ static void judge(struct quern_run *run, const quern_retry_policy *policy)
         choose_delay(run);
         return;
     }
-    const struct qn_verdict_rules rules = {.clock = qn_clock_system(), .retry = policy};
+    const struct qn_verdict_rules rules = {.clock = qn_clock_system(), .defaults = *defaults};
     struct qn_verdict verdict;
     qn_verdict_judge_by(&rules, run, &verdict);
     if (verdict.kind != QN_RETRY && verdict.kind != QN_ARCHIVE && verdict.kind != QN_CANCEL) {
@@ -174,7 +174,7 @@ void qn_call_run(struct qn_prefork_call *call, struct qn_bytes body, struct qn_b
     run->entry = qn_mux_find(setup->mux, leased.task.type);
     set_limits(run, &wire);
     qn_execute_handler(run, setup->mux);
-    judge(run, &wire.policy);
+    judge(run, &wire.defaults);
     if (!qn_wire_put_end(out, run)) {
         qn_buf_reset(out);
     }

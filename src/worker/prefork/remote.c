@@ -53,7 +53,8 @@ static bool encode(struct qn_prefork_item *item, struct qn_buf *out, struct qn_b
                    void *user)
 {
     const struct quern_worker *worker = user;
-    return qn_wire_put_task(out, run_of(item), &worker->options.retry, ret_more);
+    const struct qn_failure_defaults defaults = qn_worker_defaults(worker);
+    return qn_wire_put_task(out, run_of(item), &defaults, ret_more);
 }
 
 /* --- What a child sends while it runs ---------------------------------------------------- */

@@ -56,10 +56,12 @@ enum number {
     POLICY_BASE,
     POLICY_CAP,
     ACKED,
+    ACK_ON_FAILURE,
+    ACK_ON_TIMEOUT,
     NUMBERS
 };
 
-static void fill_numbers(const struct quern_run *run, const quern_retry_policy *policy,
+static void fill_numbers(const struct quern_run *run, const struct qn_failure_defaults *defaults,
                          int64_t numbers[NUMBERS])
 {
     const struct qn_leased *leased = run->leased;
@@ -87,19 +89,21 @@ static void fill_numbers(const struct quern_run *run, const quern_retry_policy *
     /* In the window of a child it starts later, when only the child knows. */
     numbers[RUN_DEADLINE] = run->started_at_mono_ns != 0 ? run->deadline_at_ms : QN_WIRE_UNKNOWN;
     numbers[CANCELLED] = (int64_t)atomic_load(&run->cancel_reason);
-    numbers[POLICY_KIND] = policy->kind;
-    numbers[POLICY_BASE] = policy->base_ms;
-    numbers[POLICY_CAP] = policy->cap_ms;
+    numbers[POLICY_KIND] = defaults->retry.kind;
+    numbers[POLICY_BASE] = defaults->retry.base_ms;
+    numbers[POLICY_CAP] = defaults->retry.cap_ms;
     numbers[ACKED] = run->acks_first ? 1 : 0;
+    numbers[ACK_ON_FAILURE] = defaults->ack_on_failure ? 1 : 0;
+    numbers[ACK_ON_TIMEOUT] = defaults->ack_on_timeout ? 1 : 0;
 }
 
 bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run,
-                      const quern_retry_policy *policy, struct qn_bytes *ret_more)
+                      const struct qn_failure_defaults *defaults, struct qn_bytes *ret_more)
 {
     const struct qn_task *task = &run->leased->task;
     struct qn_writer writer = {.out = out, .ok = true};
     int64_t numbers[NUMBERS];
-    fill_numbers(run, policy, numbers);
+    fill_numbers(run, defaults, numbers);
     qn_bytes_put(&writer, numbers, sizeof numbers);
     qn_bytes_put_text(&writer, task->id);
     qn_bytes_put_text(&writer, task->queue);
@@ -173,9 +177,11 @@ bool qn_wire_get_task(struct qn_bytes body, struct qn_leased *ret_leased, quern_
     *ret_run = (struct qn_wire_run){
         .deadline_at_ms = numbers[RUN_DEADLINE],
         .reason = (enum qn_cancel_reason)numbers[CANCELLED],
-        .policy = {.kind = (int32_t)numbers[POLICY_KIND],
-                   .base_ms = numbers[POLICY_BASE],
-                   .cap_ms = numbers[POLICY_CAP]},
+        .defaults = {.retry = {.kind = (int32_t)numbers[POLICY_KIND],
+                               .base_ms = numbers[POLICY_BASE],
+                               .cap_ms = numbers[POLICY_CAP]},
+                     .ack_on_failure = numbers[ACK_ON_FAILURE] != 0,
+                     .ack_on_timeout = numbers[ACK_ON_TIMEOUT] != 0},
         .acked = numbers[ACKED] != 0,
     };
     return reader.ok && task->id != NULL && task->queue != NULL && task->type != NULL;

@@ -12,6 +12,7 @@
 #include "base/memory/view.h"
 #include "base/text/buf.h"
 #include "pool/prefork/prefork.h"
+#include "worker/policy/failure.h"
 #include "worker/run/run.h"
 
 /* Changes whenever bytes here or in announce.c do. */
@@ -33,14 +34,15 @@ enum {
 struct qn_wire_run {
     int64_t deadline_at_ms; /* or QN_WIRE_UNKNOWN */
     enum qn_cancel_reason reason;
-    quern_retry_policy policy; /* the worker's own, for tasks and handlers without one */
-    bool acked;                /* early: nothing is stored of its end */
+    struct qn_failure_defaults defaults;
+    bool acked; /* early: nothing is stored of its end */
 };
 
 /* The task of a run, without its payload, which follows it: *ret_more. Of fixed size, and short,
- * where the task has no headers. policy: the worker's own. False: out of memory. */
+ * where the task has no headers. defaults: the worker's own. False: out of memory. */
 QUERN_NODISCARD bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run,
-                                      const quern_retry_policy *policy, struct qn_bytes *ret_more);
+                                      const struct qn_failure_defaults *defaults,
+                                      struct qn_bytes *ret_more);
 /* In the child. The strings and the payload of *ret_leased are in `body`, which is followed by a
  * NUL; its headers are in `headers`, QN_HEADER_COUNT_MAX of them. False: it is not what
  * qn_wire_put_task makes. */

@@ -29,7 +29,6 @@
 #include "base/text/number.h"
 #include "task/retry.h"
 #include "worker/internal.h"
-#include "worker/policy/failure.h"
 #include "worker/run/mux.h"
 
 enum { SNOOZE_MS = 1000 };
@@ -40,7 +39,8 @@ static quern_retry_policy policy_of(const struct qn_verdict_rules *rules,
 {
     const struct qn_mux_entry *entry = run->entry;
     return qn_retry_policy_resolve(&run->leased->task.retry,
-                                   entry != NULL ? &entry->options.retry : NULL, rules->retry);
+                                   entry != NULL ? &entry->options.retry : NULL,
+                                   &rules->defaults.retry);
 }
 
 /* What its callbacks get: a command has none, its `user` is ours. */
@@ -188,16 +188,23 @@ static const char *class_of(enum qn_cancel_reason reason)
     return "";
 }
 
+/* Why a run failed. */
+struct failing {
+    const char *error_class;
+    enum qn_cancel_reason reason;
+};
+
 /* Archives what its handler's options do not let be retried. why: see qn_failure_is_final. */
-static void make_final(const struct quern_run *run, const char *error_class,
-                       enum qn_cancel_reason reason, struct qn_verdict *verdict,
+static void make_final(const struct qn_verdict_rules *rules, const struct quern_run *run,
+                       struct failing failing, struct qn_verdict *verdict,
                        char why[QN_FAILURE_WHY_SIZE])
 {
     why[0] = '\0';
-    bool timed_out = reason == QN_REASON_TIMEOUT || reason == QN_REASON_DEADLINE;
-    bool asked = reason == QN_REASON_OPERATOR_RETRY;
+    bool timed_out = failing.reason == QN_REASON_TIMEOUT || failing.reason == QN_REASON_DEADLINE;
+    bool asked = failing.reason == QN_REASON_OPERATOR_RETRY;
     if (run->entry == NULL || asked || verdict->kind != QN_RETRY ||
-        !qn_failure_is_final(&run->entry->options, error_class, timed_out, why)) {
+        !qn_failure_is_final(&run->entry->options, &rules->defaults, failing.error_class, timed_out,
+                             why)) {
         return;
     }
     verdict->kind = QN_ARCHIVE;
@@ -239,7 +246,7 @@ static struct qn_verdict interrupted(const struct qn_verdict_rules *rules,
 static struct qn_verdict_rules rules_of(struct quern_worker *worker)
 {
     return (struct qn_verdict_rules){
-        .clock = worker->clock, .retry = &worker->options.retry, .worker = worker};
+        .clock = worker->clock, .defaults = qn_worker_defaults(worker), .worker = worker};
 }
 
 void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
@@ -249,7 +256,7 @@ void qn_verdict_interrupt(struct quern_worker *worker, struct quern_run *run,
     const struct qn_verdict_rules rules = rules_of(worker);
     struct qn_verdict verdict = interrupted(&rules, run, reason, started);
     char why[QN_FAILURE_WHY_SIZE]; /* the class says no more than the text: "timeout" */
-    make_final(run, class_of(reason), reason, &verdict, why);
+    make_final(&rules, run, (struct failing){class_of(reason), reason}, &verdict, why);
     verdict.error = interruption(run, reason, run->interruption);
     *ret_verdict = verdict;
 }
@@ -396,7 +403,7 @@ void qn_verdict_judge_by(const struct qn_verdict_rules *rules, struct quern_run 
         judge_crash(rules, run, ret_verdict);
     }
     char why[QN_FAILURE_WHY_SIZE];
-    make_final(run, run->error_class, reason, ret_verdict, why);
+    make_final(rules, run, (struct failing){run->error_class, reason}, ret_verdict, why);
     set_why(run, why, ret_verdict);
     call_on_error(run, ret_verdict);
     ret_verdict->change = run->has_change ? &run->change : NULL;

@@ -3,6 +3,7 @@
 #ifndef QN_WORKER_RUN_VERDICT_H
 #define QN_WORKER_RUN_VERDICT_H
 
+#include "worker/policy/failure.h"
 #include "worker/run/run.h"
 
 struct quern_worker;
@@ -10,8 +11,8 @@ struct quern_worker;
 /* What it takes, besides the run. */
 struct qn_verdict_rules {
     const struct quern_clock *clock;
-    const quern_retry_policy *retry; /* the worker's own */
-    struct quern_worker *worker;     /* NULL: in a child */
+    struct qn_failure_defaults defaults;
+    struct quern_worker *worker; /* NULL: in a child */
 };
 
 /* The verdict for a handler that returned. On its thread; may call the user's retry_delay_ms. */

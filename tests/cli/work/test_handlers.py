@@ -70,6 +70,23 @@ QUERN_HANDLERS(mux, err)
 """
 
 
+LEAK = HEAD + """
+#include <stdio.h>
+static quern_outcome leak(quern_run *run, const quern_task *task, void *user)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%d", (int)getpid());
+    char *block = malloc((size_t)atoi(task->payload) + 1);
+    memset(block, 1, (size_t)atoi(task->payload) + 1);
+    return answer(run, task, user != NULL ? user : text);
+}
+QUERN_HANDLERS(mux, err)
+{
+    return quern_mux_handle(mux, "leak", leak, NULL, NULL, err);
+}
+"""
+
+
 class HandlersTest(CliTest):
     def compile(self, text, name="handlers.so"):
         """Under another name first, since a worker may load it at this moment."""
@@ -192,6 +209,8 @@ QUERN_HANDLERS(mux, err)
                           (("--pool", "cloud", "--exec", "a=true"), "not prefork or threads"),
                           (("--pool", "threads", "--handlers", "handlers.so"), "prefork pool only"),
                           (("--handlers", "handlers.so", "--exec", "greet=true"), "greet"),
+                          (("--handlers", "handlers.so", "--child-runs", "0"), "--child-runs"),
+                          (("--handlers", "handlers.so", "--child-rss", "0"), "--child-rss"),
                           (("--handlers", "handlers.so", "--unknown", "x"), "--unknown")):
             with self.subTest(args=args):
                 self.assertIn(why, self.fails(EXIT_USAGE, "work", "--drain", *args))
@@ -211,6 +230,25 @@ QUERN_HANDLERS(mux, err)
                           "crash": "archived", "sh": "retry"})
         self.assertIn('class "dns" is not retried', found["own"]["error"])
         self.assertIn("SIGABRT", found["crash"]["error"])
+
+    def test_children_are_replaced(self):
+        self.compile(LEAK)
+        for options, size, runs in ((("--child-runs", "2"), "1", 2),
+                                    (("--child-rss", "200M"), str(300 << 20), 1), ((), "1", 6)):
+            with self.subTest(options=options):
+                tasks = [self.enqueue("leak", size, "--retention", "1h") for _ in range(6)]
+                self.ok("work", "--until-idle", "--handlers", "handlers.so", "--concurrency", "1",
+                        *options)
+                pids = [self.ok("task", "inspect", task, "--result") for task in tasks]
+                self.assertEqual(len(set(pids)), 6 // runs, pids)
+
+    def test_early_acks_of_a_handler(self):
+        self.compile(POLICIES)
+        self.enqueue("crash", "--id", "c")
+        result = self.quern("work", "--until-idle", "--handlers", "handlers.so", "--ack",
+                            "crash=early")
+        self.assertIn("run crashed", result.stderr)
+        self.assertEqual(self.state("c"), "gone")
 
     def test_options_of_patterns_that_nobody_serves_are_refused(self):
         self.example()

@@ -41,6 +41,30 @@ class WorkPoliciesTest(CliTest):
                          'class "exit/2" is not retried: exit status 2')
         self.assertNotEqual(self.quern("task", "inspect", tasks["drop"]).returncode, 0)
 
+    def test_limits_of_a_pattern(self):
+        """Those of the task come first."""
+        for kind in ("cpu", "memory", "free"):
+            self.enqueue(kind, "--id", kind)
+        self.enqueue("memory", "--id", "own", "--memory", "4G", "--retention", "1h")
+        show = "ulimit -v >&2; exit 1"
+        self.work("--exec", "cpu=while :; do :; done", "--cpu", "cpu=1s", "--exec",
+                  "memory=" + show, "--memory", "memory=2G", "--exec", "free=" + show)
+        self.assertIn("CPU limit", self.inspect("cpu")["error"])
+        self.assertIn("exit status 1: 2097152", self.inspect("memory")["error"])
+        self.assertIn("exit status 1: 4194304", self.inspect("own")["error"])
+        self.assertIn("exit status 1: unlimited", self.inspect("free")["error"])
+
+    def test_early_acks_are_at_most_once(self):
+        self.write("runs", "")
+        for kind in ("early", "late"):
+            self.enqueue(kind, "--id", kind)
+        self.work("--exec", f"early='{self.program}' task inspect early >&2; echo >>runs; exit 1",
+                  "--exec", "late=exit 1", "--ack", "early", "--ack", "late=late")
+        self.assertEqual(self.state("early"), "gone")
+        self.assertEqual(self.state("late"), "retry")
+        self.work("--exec", "early=echo >>runs")
+        self.assertEqual(self.read("runs"), "\n")
+
     def test_commands_that_stay_have_them_too(self):
         script = self.write("loop.py", """
 import json, os, sys, time
@@ -113,7 +137,10 @@ for line in sys.stdin:
                       ("--backoff", "exponential:2s:1s"), ("--backoff", "a=linear:1s"),
                       ("--no-retry", ","), ("--no-retry", "a=b c"), ("--ack-on", "crash"),
                       ("--on-crash", "retry"), ("--type-concurrency", "0"),
-                      ("--type-concurrency", "a=4097"), ("--prefetch", "65"),
+                      ("--type-concurrency", "a=4097"), ("--prefetch", "65"), ("--cpu", "0"),
+                      ("--cpu", "a=soon"), ("--memory", "a=0"), ("--memory", "1X"),
+                      ("--ack", "a=never"), ("--ack", ""), ("--child-runs", "5"),
+                      ("--child-rss", "1M"),
                       ("--no-retry", "x", "--only-retry", "y")):
             self.fails(EXIT_USAGE, "work", "--exec", "a=true", *words)
         self.fails(EXIT_USAGE, "enqueue", "t", "--backoff", "quick")

@@ -128,6 +128,22 @@ static void a_run_that_was_acked_early_is_final(void **state)
     rig_free(rig);
 }
 
+static void the_defaults_of_the_worker_are_known_there(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new_prefork(prepare);
+    struct rig_worker worker;
+    put(rig, "noted", "f", "retry");
+    put(rig, "noted", "t", "wait");
+    rig_start(rig, &worker, &(quern_worker_options){.ack_on_failure = true});
+    rig_wait_state(rig, "f", QUERN_TASK_ARCHIVED);
+    rig_wait_state(rig, "t", QUERN_TASK_RETRY);
+    rig_stop(&worker);
+    assert_seen(rig, "f|broken||2|1|0|0;");
+    assert_seen(rig, "t|timeout of 700ms|timeout|1|0|3600000|0;");
+    rig_free(rig);
+}
+
 static void a_cancelled_run_is_told_so(void **state)
 {
     (void)state;
@@ -148,6 +164,7 @@ static void a_cancelled_run_is_told_so(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_is_called_in_the_child_with_what_is_stored),
     cmocka_unit_test(a_run_that_was_acked_early_is_final),
+    cmocka_unit_test(the_defaults_of_the_worker_are_known_there),
     cmocka_unit_test(a_cancelled_run_is_told_so),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -169,6 +169,35 @@ static void a_failure_or_a_timeout_is_final_where_it_is_acked(void **state)
     rig_free(rig);
 }
 
+static void what_a_handler_leaves_open_is_decided_by_its_worker(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(false);
+    const quern_handler_options late = {.ack = QUERN_ACK_LATE};
+    const quern_handler_options slow = {.ack = QUERN_ACK_LATE, .timeout_ms = 30};
+    handle(rig, "open", fail_with_class, NULL);
+    handle(rig, "late", fail_with_class, &late);
+    handle(rig, "slow", wait_and_fail, &slow);
+    put(rig, "o", "open", "x");
+    put(rig, "l", "late", "x");
+    put(rig, "s", "slow", "x");
+    struct rig_worker worker;
+    rig_start(rig, &worker,
+              &(quern_worker_options){.ack = QUERN_ACK_EARLY, .ack_on_timeout = true});
+    rig_wait_reports(rig, 3);
+    assert_int_equal(rig_state(rig, "o"), 0); /* done before it started */
+    expect(rig, "l", QUERN_TASK_RETRY, 1, "bad");
+    expect(rig, "s", QUERN_TASK_ARCHIVED, 0, "timeout of 30ms: gone");
+    rig_stop(&worker);
+    rig_start(rig, &worker, &(quern_worker_options){.ack_on_failure = true});
+    rig_act(rig, QUERN_ACTION_RUN, "l");
+    put(rig, "p", "open", "x");
+    expect(rig, "l", QUERN_TASK_ARCHIVED, 1, "bad");
+    expect(rig, "p", QUERN_TASK_ARCHIVED, 0, "bad");
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 static void a_handler_that_is_given_up_after_its_timeout_is_final_too(void **state)
 {
     (void)state;
@@ -306,6 +335,7 @@ static void a_command_requests_its_next_run_on_descriptor_3(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(classes_of_errors_decide_what_is_retried),
     cmocka_unit_test(a_failure_or_a_timeout_is_final_where_it_is_acked),
+    cmocka_unit_test(what_a_handler_leaves_open_is_decided_by_its_worker),
     cmocka_unit_test(a_handler_that_is_given_up_after_its_timeout_is_final_too),
     cmocka_unit_test(what_a_task_was_enqueued_with_comes_before_the_handlers_defaults),
     cmocka_unit_test(a_crash_becomes_what_its_pattern_says),

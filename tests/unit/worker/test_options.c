@@ -44,7 +44,10 @@ static const struct {
     {{.soft_shutdown_timeout_ms = -2}, "soft_shutdown_timeout_ms is -2"},
     {{.prefetch_max = -2}, "prefetch_max is -2, not -1 to 64"},
     {{.prefetch_max = 65}, "prefetch_max is 65, not -1 to 64"},
+    {{.ack = QUERN_ACK_LATE + 1}, "ack is 3, not default, early or late"},
+    {{.ack = -1}, "ack is -1"},
     {{.reserved = 1}, "reserved is not 0"},
+    {{.reserved_too = {0, 1}}, "reserved is not 0"},
     {{.retry = {.kind = 9}}, "retry"},
     {{.host = ""}, "host is not"},
     {{.host = "a b"}, "host is not"},
@@ -60,6 +63,7 @@ static const quern_worker_options good[] = {
     {.soft_shutdown_timeout_ms = -1},
     {.prefetch_max = -1},
     {.prefetch_max = 64},
+    {.ack = QUERN_ACK_EARLY, .ack_on_failure = true, .ack_on_timeout = true},
     {.host = "host-a"},
 };
 

@@ -321,7 +321,8 @@ static void a_task_is_read_as_it_was_written(void **state)
 {
     (void)state;
     static const quern_header headers[] = {{"a", "1"}, {"b", ""}};
-    const quern_retry_policy policy = QUERN_BACKOFF_FIXED(77);
+    const struct qn_failure_defaults defaults = {.retry = QUERN_BACKOFF_FIXED(77),
+                                                 .ack_on_timeout = true};
     struct qn_leased full = leased;
     full.task.headers = headers;
     full.task.header_count = 2;
@@ -336,7 +337,7 @@ static void a_task_is_read_as_it_was_written(void **state)
     struct qn_buf body;
     qn_buf_init(&body, SIZE_MAX);
     atomic_init(&run.cancel_reason, QN_REASON_TIMEOUT);
-    assert_true(qn_wire_put_task(&body, &run, &policy, &more));
+    assert_true(qn_wire_put_task(&body, &run, &defaults, &more));
     assert_int_equal(more.size, 0);
     struct qn_bytes bytes = {body.data, body.size};
     assert_true(qn_wire_get_task(bytes, &read, room, &read_run));
@@ -347,7 +348,9 @@ static void a_task_is_read_as_it_was_written(void **state)
     assert_int_equal(read.task.kill_after_ms, 300);
     assert_int_equal(read.task.memory_max, 1 << 20);
     assert_int_equal(read.retry_count, 1);
-    assert_int_equal(read_run.policy.base_ms, 77);
+    assert_int_equal(read_run.defaults.retry.base_ms, 77);
+    assert_false(read_run.defaults.ack_on_failure);
+    assert_true(read_run.defaults.ack_on_timeout);
     assert_int_equal(read_run.reason, QN_REASON_TIMEOUT);
     assert_int_equal(read_run.deadline_at_ms, QN_WIRE_UNKNOWN);
     assert_true(read_run.acked);
