@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """quern schedule: stored entries, over SQLite and over Redis; `run` is in other tests."""
 
+import contextlib
 import json
+import sqlite3
 
 import lib_cli
 from lib_cli import CliTest, EXIT_DATA, EXIT_FAILURE, EXIT_USAGE, only
@@ -232,6 +234,16 @@ class ActTest(EntryTest):
         self.assertIn("not paused", self.fails(EXIT_FAILURE, "schedule", "resume", "a"))
         self.ok("schedule", "resume", "a", "--from", "now")
         self.assertEqual({e["state"] for e in self.entries().values()}, {"ok"})
+
+    @only("sqlite")
+    def test_last_tick_ahead_of_the_clock_is_shown_and_set_back(self):
+        self.add("a")
+        db = sqlite3.connect(self.broker)
+        with contextlib.closing(db), db:
+            db.execute("UPDATE quern_entry SET last_s = last_s + 3600")
+        self.assertEqual(self.entries()["a"]["state"], "ahead")
+        self.ok("schedule", "resume", "a", "--from", "now")
+        self.assertEqual(self.entries()["a"]["state"], "ok")
 
     def test_trigger_enqueues_the_task_now(self):
         self.add("e", *DAILY, "--payload", "p", "--header", "h=1", "--delay", "1h",

@@ -20,7 +20,6 @@
 #define TICKS_SHOWN 5
 #define EVENTS_SHOWN 5
 #define HISTORY_DEFAULT 20
-#define AHEAD_MS (24 * 3600 * INT64_C(1000))
 
 enum show_option { SHOW_QUEUE };
 const struct qn_option qn_show_options[QN_SHOW_OPTION_COUNT] = {
@@ -44,7 +43,7 @@ const char *qn_show_state(const quern_entry_info *entry, int64_t now_ms)
     if (entry->paused_at_ms != 0) {
         return "paused";
     }
-    if (entry->last_at_ms > now_ms + AHEAD_MS) {
+    if (entry->last_at_ms > now_ms + QN_ENTRY_LATE_MS) {
         return "ahead";
     }
     if (entry->next_at_ms == 0) {

@@ -71,6 +71,26 @@ static quern_status load(struct qn_ticker *ticker, quern_error *err)
     return status;
 }
 
+static size_t count_ahead(const struct qn_ticker *ticker, int64_t now_ms)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < ticker->list.count; i++) {
+        count += ticker->list.items[i].entry.last_s > now_ms / 1000 ? 1 : 0;
+    }
+    return count;
+}
+
+/* A clock that was wrong has left them behind; that it was set back may have been before this lead. */
+static void begin_to_lead(struct qn_ticker *ticker)
+{
+    size_t ahead = count_ahead(ticker, qn_leader_now_ms(ticker->leader) + QN_ENTRY_LATE_MS);
+    if (ahead > 0) {
+        QN_LOG(ticker->leader->log, QUERN_LOG_WARN, "last ticks lie ahead of the broker's clock",
+               QN_LOG_NUMBER("entries", ahead));
+    }
+    ticker->led_epoch = ticker->leader->epoch;
+}
+
 /* --- Planning ------------------------------------------------------------------------- */
 
 static bool is_due(const struct qn_ticker *ticker, const struct qn_ticking *ticking, int64_t now_ms)
@@ -173,11 +193,7 @@ static void write_record(struct qn_ticker *ticker)
 
 static void log_jump(struct qn_ticker *ticker)
 {
-    int64_t now_ms = qn_leader_now_ms(ticker->leader);
-    size_t waiting = 0;
-    for (size_t i = 0; i < ticker->list.count; i++) {
-        waiting += ticker->list.items[i].entry.last_s > now_ms / 1000 ? 1 : 0;
-    }
+    size_t waiting = count_ahead(ticker, qn_leader_now_ms(ticker->leader));
     QN_LOG(ticker->leader->log, QUERN_LOG_WARN, "clock of the broker was set",
            QN_LOG_NUMBER("entries_ahead_of_it", waiting));
     ticker->leader->has_jumped = false;
@@ -220,6 +236,9 @@ quern_status qn_ticker_step(struct qn_ticker *ticker, int64_t *ret_sleep_ms, que
     }
     if (status == QUERN_OK && leader->has_jumped) {
         log_jump(ticker);
+    }
+    if (status == QUERN_OK && leader->leads && ticker->led_epoch != leader->epoch) {
+        begin_to_lead(ticker);
     }
     if (status == QUERN_OK && leader->leads) {
         status = send_due(ticker, err);

@@ -57,6 +57,7 @@ struct qn_ticker {
     struct qn_stamp stamp;
     uint64_t epoch; /* for which the list was loaded; 0: it must be loaded */
     uint64_t version;
+    uint64_t led_epoch; /* the last one that it has begun to lead in */
     int64_t loaded_at_boot_ms;
     int64_t recorded_at_boot_ms;
     bool has_changed; /* since the last record */

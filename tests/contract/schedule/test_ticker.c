@@ -97,8 +97,15 @@ static void clock_that_is_set_repeats_no_tick(struct contract *c)
     assert_int_equal(count_tasks(c), (last_s - FIRST_S) / 10);
     assert_non_null(strstr(scheduler.lines, "clock of the broker was set"));
     assert_non_null(strstr(scheduler.lines, "entries_ahead_of_it=1"));
+    struct ticker_test next; /* has not seen that the clock was set */
+    ticker_open(c, &next);
+    contract_advance(c, QN_LEADER_LEASE_MS + 1000);
+    run_for(c, &next, 3000);
+    assert_true(next.leader.leads);
+    assert_non_null(strstr(next.lines, "last ticks lie ahead of the broker's clock"));
+    ticker_close(&next);
     set_clock(c, HOUR_MS); /* it goes on where it was */
-    run_for(c, &scheduler, 10000);
+    run_for(c, &scheduler, 30000);
     assert_true(schedule_look(c, "e").last_s > last_s);
     assert_int_equal(count_tasks(c), (schedule_look(c, "e").last_s - FIRST_S) / 10);
     ticker_close(&scheduler);
