@@ -80,7 +80,7 @@ static size_t count_ahead(const struct qn_ticker *ticker, int64_t now_ms)
     return count;
 }
 
-/* A clock that was wrong has left them behind; that it was set back may have been before this lead. */
+/* A clock that was wrong has left them behind, and may have been set back before this lead. */
 static void begin_to_lead(struct qn_ticker *ticker)
 {
     size_t ahead = count_ahead(ticker, qn_leader_now_ms(ticker->leader) + QN_ENTRY_LATE_MS);
