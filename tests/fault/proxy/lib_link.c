@@ -184,6 +184,9 @@ static void take_reply(struct proxy_links *links, struct proxy_link *link, size_
     struct proxy_flight *flight = &link->flights[0];
     struct proxy_lane *lane = &link->to_client;
     size_t at = SIZE_MAX;
+    if (flight->deed.rule < PROXY_RULES_MAX) {
+        links->plan->sizes[flight->deed.rule].reply = size;
+    }
     switch (flight->deed.fault) {
     case PROXY_CUT_AFTER:
     case PROXY_RESET_AFTER:
@@ -288,6 +291,9 @@ static void take_requests(struct proxy_links *links, struct proxy_link *link)
             flight.deed.fault = PROXY_NOTHING;
         }
         link->requests++;
+        if (flight.deed.rule < PROXY_RULES_MAX) {
+            links->plan->sizes[flight.deed.rule].request = size;
+        }
         take_request(links, link, &flight, size);
         resp_drop(&link->from_client, size);
         link->client_scan = (struct resp_scan){0};

@@ -101,14 +101,15 @@ struct proxy_deed proxy_plan_rule(struct proxy_plan *plan, const char *name,
         }
         size_t index = plan->seen[i]++;
         if (index >= rule->skip && (rule->count == 0 || index - rule->skip < rule->count)) {
-            return (struct proxy_deed){.fault = rule->fault,
+            return (struct proxy_deed){.rule = i,
+                                       .fault = rule->fault,
                                        .error = rule->error,
                                        .at = rule->at,
                                        .hang_up = rule->hang_up,
                                        .ms = delay_of(plan, rule, index)};
         }
     }
-    return (struct proxy_deed){.fault = PROXY_NOTHING};
+    return (struct proxy_deed){.fault = PROXY_NOTHING, .rule = PROXY_RULES_MAX};
 }
 
 /* How many writes there were on connections of this name; counts one more. */
@@ -149,6 +150,7 @@ struct proxy_deed proxy_plan_roll(struct proxy_plan *plan, const char *name, siz
     plan->faults_left--;
     *ret_victim = qn_random_below(&random, requests);
     return (struct proxy_deed){
+        .rule = PROXY_RULES_MAX,
         .fault = choose(&random, plan->faults),
         .error = proxy_errors[qn_random_below(&random, 6)].text, /* those that pass */
         .part = 1 + (uint32_t)qn_random_below(&random, UINT32_MAX - 1),

@@ -76,6 +76,13 @@ struct proxy_deed {
     uint32_t part; /* else: of 2^32, of its size */
     bool hang_up;
     int64_t ms;
+    size_t rule; /* that chose it; PROXY_RULES_MAX: none */
+};
+
+/* Of the latest request that a rule was applied to. */
+struct proxy_sizes {
+    size_t request;
+    size_t reply;
 };
 
 struct proxy_count {
@@ -91,6 +98,7 @@ struct proxy_plan {
     int64_t delay_ms_max;
     struct proxy_rule rules[PROXY_RULES_MAX];
     size_t seen[PROXY_RULES_MAX]; /* requests that matched */
+    struct proxy_sizes sizes[PROXY_RULES_MAX];
     size_t rule_count;
     struct proxy_count counts[PROXY_NAMES_MAX];
     size_t name_count;

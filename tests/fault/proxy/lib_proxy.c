@@ -369,6 +369,7 @@ void proxy_rules(struct proxy *proxy, const struct proxy_rule *rules, size_t cou
     for (size_t i = 0; i < count; i++) {
         proxy->plan.rules[i] = rules[i];
         proxy->plan.seen[i] = 0;
+        proxy->plan.sizes[i] = (struct proxy_sizes){0};
     }
     proxy->plan.rule_count = count;
     finish(proxy);
@@ -443,6 +444,14 @@ size_t proxy_matches(struct proxy *proxy, size_t rule)
     size_t count = proxy->plan.seen[rule];
     pthread_mutex_unlock(&proxy->mutex);
     return count;
+}
+
+struct proxy_sizes proxy_sizes(struct proxy *proxy, size_t rule)
+{
+    pthread_mutex_lock(&proxy->mutex);
+    struct proxy_sizes sizes = proxy->plan.sizes[rule];
+    pthread_mutex_unlock(&proxy->mutex);
+    return sizes;
 }
 
 size_t proxy_links_made(struct proxy *proxy, const char *by)

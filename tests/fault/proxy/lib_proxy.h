@@ -68,6 +68,9 @@ size_t proxy_count(const struct proxy *proxy, enum proxy_fault fault);
 size_t proxy_count_all(const struct proxy *proxy);
 /* The requests that have matched this rule, also those that it left alone. */
 size_t proxy_matches(struct proxy *proxy, size_t rule);
+/* Of the latest request that this rule did something to, or nothing by PROXY_NOTHING; 0: none yet.
+ */
+struct proxy_sizes proxy_sizes(struct proxy *proxy, size_t rule);
 /* Links with a part of this name (NULL: all) that were opened since the start and named themselves;
  * open: those that nothing has happened to yet. */
 size_t proxy_links_made(struct proxy *proxy, const char *by);
