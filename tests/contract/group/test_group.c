@@ -265,6 +265,31 @@ static void delayed_task_makes_its_group(struct contract *c)
     assert_take(c, &worker, "a");
 }
 
+static size_t reclaim_in(struct contract *c, const char *const *queues, size_t count)
+{
+    size_t reclaimed = 0;
+    quern_error err = {0};
+    const struct qn_upkeep upkeep = {{queues, count}, 100};
+    assert_ok(qn_broker_reclaim_sets(c->broker, upkeep, &reclaimed, &err), err);
+    return reclaimed;
+}
+
+static void expired_set_goes_back_whichever_of_the_queues_it_is_in(struct contract *c)
+{
+    static const char *const queues[] = {"a", "b", "default", "c", "d"};
+    for (size_t first = 0; first <= 2; first++) {
+        for (size_t last = 2; last < TEST_COUNT(queues); last++) {
+            group_put(c, "g", "m");
+            qn_group_set_free(group_take_now(c));
+            contract_advance(c, CONTRACT_LEASE_MS + SECOND);
+            assert_int_equal(reclaim_in(c, queues + first, last - first + 1), 1);
+            struct qn_group_set *set = group_take_now(c);
+            assert_int_equal(group_finish(c, set, NULL), QUERN_OK);
+            qn_group_set_free(set);
+        }
+    }
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST(nothing_is_aggregated_without_groups),
     CONTRACT_TEST(grace_period_counts_from_the_newest_task),
@@ -281,6 +306,7 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(set_has_bounded_bytes),
     CONTRACT_TEST(delayed_task_joins_its_group_when_it_is_due),
     CONTRACT_TEST(delayed_task_makes_its_group),
+    CONTRACT_TEST(expired_set_goes_back_whichever_of_the_queues_it_is_in),
 };
 
 CONTRACT_MAIN(tests)

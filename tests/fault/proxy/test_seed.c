@@ -158,6 +158,12 @@ static void show_left(const struct show *show)
         quern_task_list_free(list);
     }
     quern_inspector_free(inspector);
+    for (size_t i = 0; i < TEST_COUNT(lives_queues); i++) {
+        print_message("sets in %s, and when their leases end: %s\n", lives_queues[i].name,
+                      test_redis_do(test_store_server(),
+                                    "ZRANGE asynq:{%s}:aggregation_sets 0 -1 WITHSCORES",
+                                    lives_queues[i].name));
+    }
 }
 
 /* All have nothing to do: none of them spins. */

@@ -39,6 +39,7 @@ static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names
 {
     struct qn_pipeline *pipeline = &reclaiming->pipeline;
     size_t count = 0;
+    size_t first = pipeline->command_count;
     const char **chosen = qn_arena_alloc(pipeline->arena, queues.count * sizeof *chosen);
     if (chosen == NULL) {
         return qn_error_nomem(err);
@@ -50,7 +51,7 @@ static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         const struct qn_reply *reply = NULL;
-        status = qn_pipeline_reply(pipeline, i, &reply, err);
+        status = qn_pipeline_reply(pipeline, first + i, &reply, err);
         if (status == QUERN_OK && qn_reply_int(reply, 0) > 0) {
             chosen[count++] = queues.items[i];
         }
