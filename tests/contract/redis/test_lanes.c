@@ -420,8 +420,41 @@ static void probe_of_a_braked_queue_comes_from_a_lane(struct contract *c)
     assert_int_equal(run_all(c), 1);
 }
 
+struct seen {
+    int aside;
+    int delayed;
+};
+
+static bool note_due(const quern_task_info *info, void *user)
+{
+    struct seen *seen = user;
+    assert_int_equal(quern_task_info_state(info), QUERN_TASK_SCHEDULED);
+    if (quern_task_info_limit_key(info)[0] != '\0') {
+        assert_int_equal(quern_task_info_due_at_ms(info), 0);
+        seen->aside++;
+    } else {
+        assert_true(quern_task_info_due_at_ms(info) > 0);
+        seen->delayed++;
+    }
+    return true;
+}
+
+static void list_shows_no_due_time_of_what_waits_aside(struct contract *c)
+{
+    struct seen seen = {.aside = 0};
+    quern_error err = {0};
+    const quern_task_filter filter = {.queue = "default", .state = QUERN_TASK_SCHEDULED};
+    struct qn_leased *run = fill_key(c);
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "later", .delay_ms = 60000});
+    assert_ok(qn_broker_tasks(c->broker, &filter, note_due, &seen, &err), err);
+    assert_int_equal(seen.aside, 3);
+    assert_int_equal(seen.delayed, 1);
+    (void)contract_finish(c, run, QN_DONE);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", waiting_task_is_scheduled_for_go),
+    CONTRACT_TEST_ONLY("redis", list_shows_no_due_time_of_what_waits_aside),
     CONTRACT_TEST_ONLY("redis", forward_puts_a_waiting_task_further_ahead),
     CONTRACT_TEST_ONLY("redis", forward_renews_the_moment_when_half_of_it_is_over),
     CONTRACT_TEST_ONLY("redis", forward_renews_what_stands_behind_delayed_tasks),

@@ -271,11 +271,16 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
     }
     if (status == QUERN_OK) {
         struct qn_place place = *reading->place;
-        if (place.alone && waits_aside(&place, &hash)) {
+        bool is_aside = waits_aside(&place, &hash);
+        if (place.alone && is_aside) {
             place.state = QUERN_TASK_PENDING;
         }
         info.task.state = place.state;
         fill_readable(&place, entry, &hash, &info);
+        if (is_aside) {
+            info.at_ms = 0;
+            info.task.process_at_ms = 0; /* a copy of it is due at once */
+        }
     } else {
         fill_damaged(reading->place, entry,
                      qn_arena_printf(pipeline->arena, "damaged: %s", why.text), &info);
