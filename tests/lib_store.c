@@ -16,7 +16,8 @@ const char test_worker_user[] =
     " +client|trackinginfo";
 
 static struct test_redis server;
-static const char *broker_now = "sqlite"; /* of the present test */
+static struct test_redis nodes[TEST_CLUSTER_SIZE]; /* masters of a cluster */
+static const char *broker_now = "sqlite";          /* of the present test */
 
 /* --- Places ------------------------------------------------------------------------- */
 
@@ -41,6 +42,52 @@ struct test_redis *test_store_server(void)
     return &server;
 }
 
+/* Clocks that stand still or jump are no failure of a node. */
+static const char cluster_lines[] = "cluster-enabled yes\ncluster-config-file nodes.conf\n"
+                                    "cluster-node-timeout 1000000000000\n"
+                                    "cluster-require-full-coverage no\n";
+
+static bool is_formed(void *user)
+{
+    struct test_redis *node = user;
+    const char *info = test_redis_do(node, "CLUSTER INFO");
+    char known[32];
+    (void)snprintf(known, sizeof known, "cluster_known_nodes:%d\r", TEST_CLUSTER_SIZE);
+    return strstr(info, "cluster_state:ok") != NULL && strstr(info, known) != NULL &&
+           strstr(info, "cluster_slots_ok:16384") != NULL;
+}
+
+static void start_nodes(void)
+{
+    char config[1024];
+    (void)snprintf(config, sizeof config, "%s%s +cluster|slots", cluster_lines, test_worker_user);
+    const struct test_redis_options options = {.turned = true, .tcp = true, .config = config};
+    for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
+        test_redis_start(&nodes[i], &options);
+        for (int slot = i; slot < 16384; slot += TEST_CLUSTER_SIZE) {
+            (void)test_redis_do(&nodes[i], "CLUSTER ADDSLOTS %d", slot);
+        }
+        (void)test_redis_do(&nodes[i], "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
+        (void)test_redis_do(&nodes[i], "CLUSTER MEET 127.0.0.1 %d", nodes[0].port);
+    }
+    for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
+        assert_true(test_until(is_formed, &nodes[i]));
+    }
+}
+
+static void open_nodes(struct test_store *store, int64_t wall_ms)
+{
+    if (nodes[0].pid == 0) {
+        start_nodes();
+    }
+    for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
+        test_redis_empty(&nodes[i]);
+        test_redis_turn(&nodes[i], wall_ms * 1000);
+    }
+    (void)snprintf(store->url, sizeof store->url, "redis-cluster://worker:secret@127.0.0.1:%d",
+                   nodes[0].port);
+}
+
 void test_store_open_at(struct test_store *store, const char *broker, int64_t wall_ms)
 {
     *store = (struct test_store){.broker = broker, .wall_ms = wall_ms};
@@ -51,6 +98,10 @@ void test_store_open_at(struct test_store *store, const char *broker, int64_t wa
     }
     if (test_store_is(store, "sqlite")) {
         (void)snprintf(store->url, sizeof store->url, "sqlite://%s/tasks.db", store->dir);
+        return;
+    }
+    if (test_store_is(store, "cluster")) {
+        open_nodes(store, wall_ms);
         return;
     }
     struct test_redis *redis = test_store_server();
@@ -81,6 +132,12 @@ void test_store_advance(struct test_store *store, int64_t ms)
     if (test_store_is(store, "redis") && store->wall_ms != 0) {
         store->wall_ms += ms;
         test_redis_turn(&server, store->wall_ms * 1000);
+    }
+    if (test_store_is(store, "cluster") && store->wall_ms != 0) {
+        store->wall_ms += ms;
+        for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
+            test_redis_turn(&nodes[i], store->wall_ms * 1000);
+        }
     }
 }
 
@@ -119,6 +176,9 @@ void test_store_unblock(struct test_store *store)
 void test_store_finish(void)
 {
     test_redis_stop(&server);
+    for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
+        test_redis_stop(&nodes[i]);
+    }
 }
 
 /* --- The runner --------------------------------------------------------------------- */
@@ -131,6 +191,9 @@ struct store_case {
 bool test_broker_wanted(const char *broker, const char *only)
 {
     const char *one = getenv("QUERN_TEST_BROKER");
+    if (one == NULL && strcmp(broker, "cluster") == 0) {
+        return false; /* only where it is asked for: it takes seconds to start */
+    }
     return (one == NULL || strcmp(one, broker) == 0) && (only == NULL || strcmp(only, broker) == 0);
 }
 

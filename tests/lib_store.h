@@ -4,15 +4,18 @@
  *
  * SQLite: a file in a directory of the test's own. Redis: one server for the whole program, emptied
  * for each store, with an AOF; so only one store can be open at a time. With QUERN_TEST_TLS it is
- * used by TLS. */
+ * used by TLS. So it is with a cluster of TEST_CLUSTER_SIZE masters, which only
+ * QUERN_TEST_BROKER=cluster asks for. */
 #ifndef TESTS_LIB_STORE_H
 #define TESTS_LIB_STORE_H
 
 #include "lib_redis.h"
 #include "lib_test.h"
 
+#define TEST_CLUSTER_SIZE 3
+
 struct test_store {
-    const char *broker;      /* "sqlite" or "redis"; in contract tests also "memory" */
+    const char *broker;      /* "sqlite" or "redis"; in contract tests also "memory", "cluster" */
     char dir[TEST_DIR_SIZE]; /* for files of the test itself */
     char url[256];
     int64_t wall_ms; /* of the broker's own clock, if it is turned; else 0 */

@@ -65,6 +65,20 @@ struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node
     return *at;
 }
 
+int qn_channel_any_node(struct qn_channel *channel, int worse)
+{
+    int masters[QN_SLOT_NODES_MAX];
+    size_t count = qn_cluster_masters(channel->cluster, masters, QN_SLOT_NODES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        size_t node = (size_t)masters[i];
+        if (node < channel->node_capacity && channel->nodes[node] != NULL &&
+            channel->nodes[node]->socket.fd >= 0 && masters[i] != worse) {
+            return masters[i];
+        }
+    }
+    return count == 0 ? -1 : masters[qn_random_below(&channel->random, count)];
+}
+
 void qn_channel_finish(struct qn_channel *channel)
 {
     for (size_t i = 0; i < channel->node_capacity; i++) {

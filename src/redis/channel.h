@@ -32,5 +32,8 @@ void qn_channel_finish(struct qn_channel *channel);
 /* The connection to a node, open or not. NULL: out of memory. On one server: that, whatever the
  * number. */
 struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node);
+/* On a cluster: a node that owns slots, if possible one that is connected and is not `worse`. -1:
+ * none is known. */
+int qn_channel_any_node(struct qn_channel *channel, int worse);
 
 #endif

@@ -26,11 +26,11 @@ struct qn_server_call {
 };
 
 /* The status and text for an error reply to a command, or to the script if there is one: OOM,
- * MISCONF: QUERN_E_FULL; LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN: QUERN_E_BUSY;
- * WRONGTYPE: QUERN_E_CORRUPT; NOAUTH, WRONGPASS: QUERN_E_DENIED; NOPERM and all others:
- * QUERN_E_BROKER. The text has the address, words for people and the code, or the script or command
- * and the server's words. With WRONGTYPE it names the key of a plain command; of a script the
- * server does not name it. */
+ * MISCONF: QUERN_E_FULL; LOADING, BUSY, MASTERDOWN, READONLY, TRYAGAIN, CLUSTERDOWN, ASK, MOVED:
+ * QUERN_E_BUSY; WRONGTYPE: QUERN_E_CORRUPT; NOAUTH, WRONGPASS: QUERN_E_DENIED; NOPERM and all
+ * others: QUERN_E_BROKER. The text has the address, words for people and the code, or the script
+ * or command and the server's words. With WRONGTYPE it names the key of a plain command; of a
+ * script the server does not name it. */
 quern_status qn_server_error(const char *address, const struct qn_reply *reply,
                              const struct qn_server_call *call, quern_error *err);
 

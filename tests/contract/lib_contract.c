@@ -36,6 +36,7 @@ static const struct contract_maker makers[] = {
     {.name = "sqlite", .begin = sqlite_begin, .end = sqlite_end},
     {.name = "redis", .has_clock = true},
     {.name = "memory", .is_private = true},
+    {.name = "cluster", .has_clock = true},
 };
 
 /* --- The runner --------------------------------------------------------------------- */

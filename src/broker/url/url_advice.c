@@ -119,10 +119,6 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
     } schemes[] = {
         {"redis+sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
         {"sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
-        {"redis-cluster", QUERN_E_UNSUPPORTED,
-         "Redis Cluster is not supported yet; use a standalone server"},
-        {"rediss-cluster", QUERN_E_UNSUPPORTED,
-         "Redis Cluster is not supported yet; use a standalone server"},
         {"valkey", QUERN_E_INVALID, "write redis://host:port, also for Valkey"},
         {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"redis+unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},

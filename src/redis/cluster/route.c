@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* route.c - sends each command of a pipeline to the node that owns its slot.
  *
- * A round writes once to each node that it needs and then reads all replies, so that the nodes work
- * at the same time. What a node refused without doing it is sent again in a further round:
+ * A round writes once to each node and then reads all replies, so that the nodes work at the same
+ * time. What a node refused without doing it is sent again in a further round:
  * - it does not know the script (NOSCRIPT): with its text;
  * - it does not own the slot (MOVED): after one thread has asked for a newer map;
  * - the slot is being moved (ASK, TRYAGAIN), or its node is down or not yet ready: after a pause,
@@ -46,6 +46,20 @@ static struct qn_cluster *cluster_of(const struct route *route)
     return route->pipeline->channel->cluster;
 }
 
+static int64_t end_of(const struct route *route)
+{
+    return qn_peer_end(&cluster_of(route)->model->peer, route->begun_mono_ns,
+                       route->pipeline->deadline_ns);
+}
+
+static void note_unmet(struct route *route, quern_status status, const quern_error *error)
+{
+    if (status != QUERN_E_TIMEOUT || qn_clock_mono_ns() < end_of(route)) {
+        route->unmet = status;
+        route->unmet_error = *error;
+    }
+}
+
 static bool is_wanted(const struct qn_pipeline_command *command)
 {
     return command->reply == NULL && command->at < 0;
@@ -64,27 +78,16 @@ static size_t key_at(const struct qn_pipeline *pipeline, const struct qn_pipelin
                              command->script != NULL);
 }
 
-/* A node for commands without a key: one that this run uses anyway, one that is connected, or any
- * that owns slots. -1: none is known. */
+/* A node for commands without a key: one that this run uses anyway, or any. -1: none is known. */
 static int any_node(const struct route *route)
 {
     const struct qn_pipeline *pipeline = route->pipeline;
-    const struct qn_channel *channel = pipeline->channel;
-    int masters[QN_SLOT_NODES_MAX];
     for (size_t i = route->first; i < pipeline->command_count; i++) {
         if (pipeline->commands[i].goes_to >= 0) {
             return pipeline->commands[i].goes_to;
         }
     }
-    size_t count = qn_cluster_masters(channel->cluster, masters, QN_SLOT_NODES_MAX);
-    for (size_t i = 0; i < count; i++) {
-        size_t node = (size_t)masters[i];
-        if (node < channel->node_capacity && channel->nodes[node] != NULL &&
-            channel->nodes[node]->socket.fd >= 0 && masters[i] != route->fault.worse) {
-            return masters[i];
-        }
-    }
-    return count == 0 ? -1 : masters[qn_random_below(&route->pipeline->channel->random, count)];
+    return qn_channel_any_node(pipeline->channel, route->fault.worse);
 }
 
 /* Sets goes_to of each wanted command; -1: no node is known for it. */
@@ -135,25 +138,19 @@ static quern_status put_off(struct route *route, int node, quern_status status,
     if (status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT && status != QUERN_E_BUSY) {
         return status;
     }
-    static const char words[] = "CLUSTERDOWN the node cannot be reached";
+    static const struct qn_reply down = {
+        .type = QN_REPLY_ERROR, .data = "CLUSTERDOWN the node cannot be reached", .size = 38};
     for (size_t i = route->first; i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (!is_wanted(command) || command->goes_to != node) {
             continue;
         }
         route->again = route->again || !command->hasty;
-        struct qn_reply *reply =
-            command->hasty ? qn_arena_alloc(pipeline->arena, sizeof *reply) : NULL;
-        if (reply != NULL) {
-            *reply =
-                (struct qn_reply){.type = QN_REPLY_ERROR, .data = words, .size = sizeof words - 1};
-        }
-        command->reply = reply;
+        command->reply = command->hasty ? (struct qn_reply *)(uintptr_t)&down : NULL;
     }
     route->fault.worse = node;
     route->stale = route->later = true;
-    route->unmet = status;
-    route->unmet_error = *error;
+    note_unmet(route, status, error);
     return QUERN_OK;
 }
 
@@ -242,15 +239,14 @@ static quern_status write_node(struct route *route, int node, quern_error *err)
 static bool take_back(struct route *route, int node, quern_status status, const quern_error *error)
 {
     struct qn_pipeline *pipeline = route->pipeline;
-    if (pipeline->kind != QN_PIPELINE_READS ||
-        (status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT)) {
+    bool lost = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
+    if (pipeline->kind != QN_PIPELINE_READS || !lost) {
         return false;
     }
     forget_at(pipeline, node);
     route->fault.worse = node;
     route->stale = route->later = route->again = true;
-    route->unmet = status;
-    route->unmet_error = *error;
+    note_unmet(route, status, error);
     return true;
 }
 
@@ -368,8 +364,6 @@ static quern_status judge_all(struct route *route, quern_error *err)
     return status;
 }
 
-/* --- Rounds -------------------------------------------------------------------------- */
-
 static quern_status write_all(struct route *route, quern_error *err)
 {
     route->stale = route->later = route->again = false;
@@ -377,13 +371,7 @@ static quern_status write_all(struct route *route, quern_error *err)
     return status == QUERN_OK ? each_node(route, false, write_node, err) : status;
 }
 
-static int64_t end_of(const struct route *route)
-{
-    return qn_peer_end(&cluster_of(route)->model->peer, route->begun_mono_ns,
-                       route->pipeline->deadline_ns);
-}
-
-/* The time is up. What a node refused is the reply to it; what could not be sent has none. */
+/* The time is up: what a node refused is the reply. */
 static quern_status give_up(struct route *route, quern_error *err)
 {
     struct qn_pipeline *pipeline = route->pipeline;
@@ -419,11 +407,10 @@ static void pause_before(struct route *route)
     (void)poll(NULL, 0, (int)(ms < left_ms ? ms : left_ms < 0 ? 0 : left_ms));
 }
 
-/* Before the next round: a newer map where this one is wrong, a pause where one is needed. */
+/* Before the next round: a newer map, a pause. */
 static quern_status prepare_again(struct route *route, quern_error *err)
 {
-    bool moved = route->fault.better >= 0;
-    route->hops += moved ? 1 : 0;
+    route->hops += route->fault.better >= 0 ? 1 : 0;
     if (route->hops > HOPS_MAX) {
         return qn_error_set(err, QUERN_E_BROKER,
                             "%s: the nodes send us from one to the other (MOVED, %d times)",
@@ -439,8 +426,7 @@ static quern_status prepare_again(struct route *route, quern_error *err)
     quern_status status =
         qn_cluster_refresh(cluster_of(route), &route->fault, end_of(route), &error);
     if (status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_BUSY) {
-        route->unmet = status;
-        route->unmet_error = error;
+        note_unmet(route, status, &error);
         status = QUERN_OK;
     }
     if (status != QUERN_OK && err != NULL) {
@@ -449,21 +435,35 @@ static quern_status prepare_again(struct route *route, quern_error *err)
     return status;
 }
 
-quern_status qn_route_send(struct qn_pipeline *pipeline, size_t first, quern_error *err)
+/* A fault of the map that this run need not wait for. */
+static void refresh_for_others(struct route *route)
 {
-    struct route route = {.pipeline = pipeline,
+    int64_t until_ns = qn_clock_mono_ns() + OPEN_MS * INT64_C(1000000);
+    int64_t end_ns = end_of(route);
+    if (route->stale) {
+        quern_status status = qn_cluster_refresh(cluster_of(route), &route->fault,
+                                                 until_ns < end_ns ? until_ns : end_ns, NULL);
+        (void)status; /* the next run finds the fault again */
+    }
+}
+
+static struct route begin(struct qn_pipeline *pipeline, size_t first)
+{
+    return (struct route){.pipeline = pipeline,
                           .first = first,
                           .begun_mono_ns = qn_clock_mono_ns(),
                           .fault = {.better = -1, .worse = -1}};
+}
+
+quern_status qn_route_send(struct qn_pipeline *pipeline, size_t first, quern_error *err)
+{
+    struct route route = begin(pipeline, first);
     return write_all(&route, err);
 }
 
 quern_status qn_route_run(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    struct route route = {.pipeline = pipeline,
-                          .first = first,
-                          .begun_mono_ns = qn_clock_mono_ns(),
-                          .fault = {.better = -1, .worse = -1}};
+    struct route route = begin(pipeline, first);
     while (true) {
         quern_error error = {0};
         quern_status written = write_all(&route, err);
@@ -474,6 +474,7 @@ quern_status qn_route_run(struct qn_pipeline *pipeline, size_t first, quern_erro
         status = written == QUERN_OK ? status : written;
         status = status == QUERN_OK ? judge_all(&route, err) : status;
         if (status != QUERN_OK || !route.again) {
+            refresh_for_others(&route);
             return status;
         }
         if (qn_clock_mono_ns() >= end_of(&route)) {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "broker/redis/doctor/suspect.h"
+#include "broker/redis/doctor/walk.h"
 #include "broker/redis/inspect/page_bound.h"
 #include "broker/redis/schema/keys.h"
 
@@ -18,7 +19,6 @@
 #include "broker/redis/doctor/doctor_hash_lua.h"
 #include "broker/redis/doctor/doctor_lock_lua.h"
 
-#define SCAN_COUNT 512
 #define ROOT_SIZE (sizeof QN_KEY_ROOT - 1)
 #define TASK_SIZE (sizeof QN_KEY_TASK - 1)
 
@@ -183,30 +183,6 @@ static quern_status note_keys(struct qn_redis_doctor *doctor, const struct qn_re
 
 /* --- Walking ----------------------------------------------------------------------------- */
 
-/* One step of SCAN; *cursor is replaced. The keys live in the pipeline. */
-static quern_status scan(struct qn_pipeline *pipeline, char cursor[32],
-                         const struct qn_reply **ret_keys, quern_error *err)
-{
-    const struct qn_reply *reply;
-    qn_pipeline_command(pipeline, "SCAN");
-    qn_pipeline_text(pipeline, cursor);
-    qn_pipeline_text(pipeline, "MATCH");
-    qn_pipeline_text(pipeline, QN_KEY_ROOT "*");
-    qn_pipeline_text(pipeline, "COUNT");
-    qn_pipeline_int(pipeline, SCAN_COUNT);
-    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
-    if (status == QUERN_OK) {
-        const struct qn_reply *next = qn_reply_at(reply, 0);
-        *ret_keys = qn_reply_at(reply, 1);
-        status = qn_pipeline_expect(pipeline,
-                                    next->type == QN_REPLY_TEXT && next->size > 0 &&
-                                        next->size < 32 && (*ret_keys)->type == QN_REPLY_ARRAY,
-                                    "SCAN", err);
-        (void)snprintf(cursor, 32, "%s", qn_reply_text(next));
-    }
-    return status;
-}
-
 static quern_status note_listed(struct qn_redis_doctor *doctor, const struct qn_reply *names,
                                 quern_error *err)
 {
@@ -242,19 +218,16 @@ static quern_status ask_lists(struct qn_redis_doctor *doctor, quern_error *err)
     return status;
 }
 
-quern_status qn_scan_queues(struct qn_redis_doctor *doctor, quern_error *err)
+static quern_status scan_queues_at(struct qn_redis_doctor *doctor, int node, quern_error *err)
 {
-    char cursor[32] = "0";
-    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE"};
-    quern_status status = ask_lists(doctor, err);
+    struct qn_walk walk = {.node = node, .cursor = "0"};
+    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE", .node = node};
+    quern_status status;
     do {
         struct qn_pipeline pipeline;
         const struct qn_reply *keys;
-        if (status != QUERN_OK) {
-            return status;
-        }
         qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-        status = scan(&pipeline, cursor, &keys, err);
+        status = qn_walk_step(&walk, &pipeline, &keys, err);
         if (status == QUERN_OK) {
             qn_page_bound_add(&bound, keys);
             status = note_keys(doctor, keys, err);
@@ -263,8 +236,14 @@ quern_status qn_scan_queues(struct qn_redis_doctor *doctor, quern_error *err)
         if (status == QUERN_OK) {
             status = qn_page_bound_check(&bound, err);
         }
-    } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
+    } while (status == QUERN_OK && strcmp(walk.cursor, "0") != 0);
     return status;
+}
+
+quern_status qn_scan_queues(struct qn_redis_doctor *doctor, quern_error *err)
+{
+    quern_status status = ask_lists(doctor, err);
+    return status == QUERN_OK ? qn_walk_nodes(doctor, scan_queues_at, err) : status;
 }
 
 /* --- Hashes and locks -------------------------------------------------------------------- */
@@ -451,17 +430,17 @@ static quern_status check_page(struct page *page, quern_error *err)
     return status;
 }
 
-quern_status qn_scan_keys(struct qn_redis_doctor *doctor, quern_error *err)
+static quern_status scan_keys_at(struct qn_redis_doctor *doctor, int node, quern_error *err)
 {
-    char cursor[32] = "0";
+    struct qn_walk walk = {.node = node, .cursor = "0"};
     struct page page = {.doctor = doctor};
-    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE"};
+    struct qn_page_bound bound = {.self = doctor->self, .size_command = "DBSIZE", .node = node};
     quern_status status;
     do {
         struct qn_pipeline pipeline;
         const struct qn_reply *keys;
         qn_redis_begin(&pipeline, doctor->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
-        status = scan(&pipeline, cursor, &keys, err);
+        status = qn_walk_step(&walk, &pipeline, &keys, err);
         if (status == QUERN_OK) {
             qn_page_bound_add(&bound, keys);
             status = take_keys(&page, keys, err);
@@ -475,6 +454,11 @@ quern_status qn_scan_keys(struct qn_redis_doctor *doctor, quern_error *err)
         }
         qn_redis_findings_report(&doctor->findings);
         qn_arena_reset(&doctor->page);
-    } while (status == QUERN_OK && strcmp(cursor, "0") != 0);
+    } while (status == QUERN_OK && strcmp(walk.cursor, "0") != 0);
     return status;
+}
+
+quern_status qn_scan_keys(struct qn_redis_doctor *doctor, quern_error *err)
+{
+    return qn_walk_nodes(doctor, scan_keys_at, err);
 }

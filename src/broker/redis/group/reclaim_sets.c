@@ -47,6 +47,7 @@ static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names
     for (size_t i = 0; i < queues.count; i++) {
         qn_pipeline_command(pipeline, "ZCARD");
         qn_keys_add(pipeline, queues.items[i], "aggregation_sets");
+        qn_pipeline_hasty(pipeline);
     }
     quern_status status = qn_pipeline_run(pipeline, err);
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
@@ -55,7 +56,9 @@ static quern_status choose_queues(struct reclaiming *reclaiming, struct qn_names
         if (status == QUERN_OK && qn_reply_int(reply, 0) > 0) {
             chosen[count++] = queues.items[i];
         }
-        status = status == QUERN_E_CORRUPT ? QUERN_OK : status; /* doctor reports it */
+        if (status == QUERN_E_CORRUPT || status == QUERN_E_BUSY) {
+            status = QUERN_OK; /* doctor reports it; another node of a cluster is not affected */
+        }
     }
     *ret_chosen = (struct qn_names){chosen, count};
     return status;
@@ -94,8 +97,8 @@ static quern_status reclaim_queues(struct reclaiming *reclaiming, struct qn_name
 {
     struct qn_pipeline *pipeline = &reclaiming->pipeline;
     struct qn_names chosen = {0};
-    bool any = false;
-    quern_status status = any_has_sets(pipeline, queues, &any, err);
+    bool any = pipeline->channel->cluster != NULL; /* no command has keys of several nodes */
+    quern_status status = any ? QUERN_OK : any_has_sets(pipeline, queues, &any, err);
     if (status == QUERN_OK && any) {
         status = choose_queues(reclaiming, queues, &chosen, err);
     }

@@ -21,6 +21,7 @@ struct match {
     bool (*on_id)(const char *queue, const char *id, void *user);
     void *user;
     bool stopped;
+    int node; /* whose keys are walked through */
     char cursor[32];
 };
 
@@ -59,6 +60,7 @@ static quern_status scan_step(struct match *match, struct qn_page_bound *bound, 
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, match->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "SCAN");
+    qn_pipeline_at(&pipeline, match->node);
     qn_pipeline_text(&pipeline, match->cursor);
     qn_pipeline_text(&pipeline, "MATCH");
     qn_pipeline_text(&pipeline,
@@ -93,6 +95,7 @@ static quern_status check_size(struct match *match, quern_error *err)
     int64_t count = 0;
     qn_redis_begin(&pipeline, match->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_command(&pipeline, "DBSIZE");
+    qn_pipeline_at(&pipeline, match->node);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         count = qn_reply_int(reply, 0);
@@ -107,18 +110,33 @@ static quern_status check_size(struct match *match, quern_error *err)
     return status;
 }
 
+/* All keys of one node. */
+static quern_status walk_node(struct match *match, quern_error *err)
+{
+    struct qn_page_bound bound = {
+        .self = match->self, .size_command = "DBSIZE", .node = match->node};
+    (void)snprintf(match->cursor, sizeof match->cursor, "0");
+    quern_status status = check_size(match, err);
+    do {
+        if (status == QUERN_OK) {
+            status = scan_step(match, &bound, err);
+        }
+    } while (status == QUERN_OK && !match->stopped && strcmp(match->cursor, "0") != 0);
+    return status;
+}
+
 quern_status qn_redis_match_id(struct qn_broker *broker, const char *prefix,
                                bool (*on_id)(const char *queue, const char *id, void *user),
                                void *user, quern_error *err)
 {
+    int nodes[QN_SLOT_NODES_MAX];
     struct match match = {
-        .self = qn_redis_of(broker), .prefix = prefix, .on_id = on_id, .user = user, .cursor = "0"};
-    struct qn_page_bound bound = {.self = match.self, .size_command = "DBSIZE"};
-    quern_status status = check_size(&match, err);
-    do {
-        if (status == QUERN_OK) {
-            status = scan_step(&match, &bound, err);
-        }
-    } while (status == QUERN_OK && !match.stopped && strcmp(match.cursor, "0") != 0);
+        .self = qn_redis_of(broker), .prefix = prefix, .on_id = on_id, .user = user};
+    size_t count = qn_redis_nodes(match.self, nodes);
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < count && !match.stopped; i++) {
+        match.node = nodes[i];
+        status = walk_node(&match, err);
+    }
     return status;
 }

@@ -34,6 +34,8 @@ static quern_status ask_size(const struct qn_page_bound *bound, uint64_t *ret_si
         qn_keys_add(&pipeline, bound->queue, bound->key);
     } else if (bound->key != NULL) {
         qn_pipeline_text(&pipeline, bound->key);
+    } else {
+        qn_pipeline_at(&pipeline, bound->node);
     }
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {

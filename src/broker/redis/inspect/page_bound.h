@@ -18,6 +18,7 @@
 #include "broker/redis/redis.h"
 
 struct qn_page_bound {
+    int node; /* of a cluster, for a command without a key; one server: 0 */
     struct qn_redis *self;
     const char *size_command; /* LLEN, ZCARD, SCARD, DBSIZE */
     const char *queue;        /* NULL: the key is a whole key */

@@ -3,7 +3,7 @@
 --
 -- In another queue it is the same hash under another name, and its lock the same key under another
 -- name. It goes there after the plan was carried out, which knows nothing of it. The keys of that
--- queue are in another slot of a Cluster.
+-- queue are in another slot of a Cluster: there the caller names no prefix, and the task stays.
 local change = {asked = {}, moves = {}, taken = {}}
 
 -- Remembers it for the outcome of this run, which follows; returns where that begins.
@@ -57,7 +57,7 @@ local function may_move(id, asked)
     local pcall = redis.pcall
     local needs_lock = asked.lock ~= '' and asked.holds_lock
     local is_held = needs_lock and (change.taken[asked.lock] or pcall('GET', asked.lock))
-    return pcall('EXISTS', asked.Q .. 't:' .. id) == 0 and not is_held and
+    return asked.Q ~= '' and pcall('EXISTS', asked.Q .. 't:' .. id) == 0 and not is_held and
         type(pcall('ZCARD', asked.Q .. 'retry')) == 'number' and
         type(pcall('ZCARD', asked.Q .. 'quern:due')) == 'number' and
         type(pcall('SCARD', asked.queues)) == 'number' and

@@ -33,7 +33,14 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
                                 quern_error *err)
 {
     struct qn_redis *self = qn_redis_of(broker);
-    if (strcmp(limit->queue, QUERN_ALL_QUEUES) == 0) {
+    bool is_of_all = strcmp(limit->queue, QUERN_ALL_QUEUES) == 0;
+    if (self->cluster != NULL && (is_of_all || limit->scope == QUERN_LIMIT_SEMAPHORE)) {
+        return qn_error_set(err, QUERN_E_UNSUPPORTED,
+                            "%s needs one server: the queues of a cluster are at different nodes, "
+                            "which count apart",
+                            is_of_all ? "a limit of all queues" : "a semaphore");
+    }
+    if (is_of_all) {
         return qn_operate_set_limit_of_all(self, limit, err);
     }
     quern_status status = qn_redis_find_queue(broker, limit->queue, err);
@@ -46,6 +53,9 @@ quern_status qn_redis_set_limit(struct qn_broker *broker, const quern_limit *lim
 quern_status qn_redis_remove_limit(struct qn_broker *broker, const struct qn_limit_owner *owner,
                                    quern_error *err)
 {
+    if (strcmp(owner->queue, QUERN_ALL_QUEUES) == 0 && qn_redis_of(broker)->cluster != NULL) {
+        return qn_limit_not_found(owner, err);
+    }
     if (strcmp(owner->queue, QUERN_ALL_QUEUES) == 0) {
         return qn_operate_remove_limit_of_all(qn_redis_of(broker), owner, err);
     }
@@ -97,6 +107,9 @@ static quern_status read_limits(struct qn_redis *self, const char *queue, struct
     struct qn_pipeline pipeline;
     const struct qn_reply *reply = NULL;
     ret_found->count = 0;
+    if (strcmp(queue, QUERN_ALL_QUEUES) == 0 && self->cluster != NULL) {
+        return QUERN_OK; /* there are none */
+    }
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     qn_pipeline_script(&pipeline, &qn_lua_limits, 1);
     qn_pipeline_limit(&pipeline, QN_REPLY_ROWS_MAX);

@@ -88,7 +88,8 @@ static quern_status add_cleanup(struct qn_pipeline *pipeline,
                                 struct cleanup *ret_cleanup, quern_error *err)
 {
     const struct qn_leased *starts[QN_BATCH_MAX];
-    size_t start_count = find_starts(batch, starts);
+    /* Spread, those that have started are not the first of them. */
+    size_t start_count = batch->is_spread ? 0 : find_starts(batch, starts);
     size_t chunk_count = batch->refused_count / QN_BATCH_MAX + 1; /* the last may be empty */
     struct qn_outcomes *chunks = qn_arena_alloc(pipeline->arena, chunk_count * sizeof *chunks);
     quern_status status = chunks == NULL ? qn_error_nomem(err) : QUERN_OK;
@@ -213,8 +214,16 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_l
     if (status == QUERN_OK && exchange->queue_count > 0) {
         status = qn_redis_lease_read(pipeline, batch, err);
     }
+    if (status == QUERN_OK && batch->refused_count + batch->unreadable_count == 0 &&
+        qn_redis_lease_is_short(batch)) {
+        qn_redis_lease_ask(pipeline, batch);
+        status = qn_pipeline_run(pipeline, err);
+        status = status == QUERN_OK ? qn_redis_lease_read(pipeline, batch, err) : status;
+    }
     if (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
         status = clean_up_batch(pipeline, batch, err);
+    }
+    if (status == QUERN_OK && batch->round_count > 1) {
         order_runs(batch);
     }
     reply->more = reply->run_count < exchange->room &&
@@ -236,6 +245,7 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
         .reply = reply,
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
         .enough_at_mono_ns = qn_clock_mono_ns() + self->timeout_ms * QN_NS_PER_MS,
+        .is_spread = self->cluster != NULL,
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);

@@ -52,23 +52,41 @@ QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline 
 /* After qn_pipeline_run: whether the script at this index of the pipeline has archived its task. */
 bool qn_redis_outcome_is_put_away(const struct qn_pipeline *pipeline, size_t command);
 
-/* --- The second half: lease.c --------------------------------------------------------- */
+/* --- The second half: lease_ask.c, lease.c -------------------------------------------- */
 
 /* The tasks taken for one exchange, in one part or several: tasks past their deadline, and messages
  * that cannot be read, come out of the lease script like others and are put away afterwards, with
  * the next part in the same pipeline. */
+/* One script: for some of the queues, which lie on one node. */
+struct qn_lease_call {
+    size_t command;      /* index in the pipeline */
+    size_t size_command; /* spread, strict: of LLEN of its queue; 0: not asked */
+    size_t first;        /* queue */
+    size_t count;
+    uint32_t room;
+    uint32_t starts;
+    bool has_solo;    /* it deals with the solo lock */
+    bool has_charged; /* it may lease charged tasks */
+    size_t given;     /* runs that came, with those that are put aside */
+};
+
 struct qn_redis_lease_batch {
     struct qn_exchange *exchange;
     struct qn_exchange_reply *reply;
     int64_t leased_at_boot_ms;
-    int64_t enough_at_mono_ns; /* no further part is requested then */
-    char digits[4];            /* of the tokens: three, at random */
-    size_t part_count;         /* that have come so far */
-    size_t command;            /* index of the latest script in the pipeline */
-    uint32_t solo_queue;       /* of the exchange, as it was asked */
-    size_t aside_count;        /* late or unreadable, in all parts */
-    bool ended_early;          /* the latest part: its size, or many ids without a task */
-    struct qn_slab slab;       /* of the runs */
+    int64_t enough_at_mono_ns;   /* no further part is requested then */
+    char digits[4];              /* of the tokens: three, at random */
+    size_t part_count;           /* that have come so far */
+    size_t round_count;          /* of calls that were asked */
+    struct qn_lease_call *calls; /* the latest round; in the pipeline's arena */
+    size_t call_count;
+    bool is_spread;                  /* a call for each queue, as they are on several nodes */
+    size_t parts[QN_QUEUES_MAX];     /* that have come from the call that begins with this queue */
+    uint32_t waiting[QN_QUEUES_MAX]; /* spread: tasks that may be there */
+    uint32_t solo_queue;             /* of the exchange, as it was asked */
+    size_t aside_count;              /* late or unreadable, in all parts */
+    bool ended_early;                /* the latest part: its size, or many ids without a task */
+    struct qn_slab slab;             /* of the runs */
     /* The other results of this part; in the pipeline's arena, but the runs are blocks of their
      * own. */
     struct qn_outcome *refused;
@@ -76,7 +94,11 @@ struct qn_redis_lease_batch {
     struct qn_unreadable *unreadable;
     size_t unreadable_count;
 };
-/* Appends the script `lease`, for the runs that are still missing. */
+/* After a round: what its calls gave, for the plan of the next one. */
+void qn_redis_lease_note(const struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch);
+/* Spread: whether a second round may bring runs that the first one did not. */
+bool qn_redis_lease_is_short(const struct qn_redis_lease_batch *batch);
+/* Appends the scripts `lease`, for the runs that are still missing. */
 void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch);
 /* After qn_pipeline_run: adds the runs to the reply, and the others to the two lists. Fails
  * without having added any. */

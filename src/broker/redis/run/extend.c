@@ -30,7 +30,8 @@ struct extend_call {
 };
 
 /* A new connection may be one to a server that was restarted: a request for the text would cost one
- * more round trip, and the extension may be too late. */
+ * more round trip, and the extension may be too late. (Nodes of a cluster are asked all the
+ * same.) */
 static bool knows_script(const struct extend_call *call)
 {
     const struct qn_connection *connection = &call->pipeline.channel->connection;
@@ -61,7 +62,7 @@ static void add_script(struct extend_call *call, size_t first)
     const char *queue = extensions[first].run->task.queue;
     size_t command = pipeline->command_count;
     size_t added = 0;
-    if (knows_script(call)) {
+    if (call->self->cluster != NULL || knows_script(call)) {
         qn_pipeline_script(pipeline, &qn_lua_extend, 1);
     } else {
         qn_pipeline_script_text(pipeline, &qn_lua_extend, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* lease.c - the second half of an exchange: requests runs (lease.lua) and reads the reply.
+/* lease.c - the second half of an exchange: reads the runs that lease.lua gave (lease_ask.c).
  *
  * The script cannot read messages. So a task that turns out here to be past its deadline, or
  * unreadable, has been leased already; it is returned apart from the runs, and the exchange puts it
@@ -18,65 +18,7 @@
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 
-#include "broker/redis/run/lease_lua.h"
-#include "task/isolation.h"
-
 #define SINCE_SIZE 19 /* digits of a since_ns in the reply */
-
-static uint32_t missing(uint32_t wanted, size_t had)
-{
-    return wanted > had ? wanted - (uint32_t)had : 0;
-}
-
-/* "solo slots held held held"; held: with the runs that came in earlier parts. */
-static void put_company(struct qn_pipeline *pipeline, const struct qn_redis_lease_batch *batch)
-{
-    static const char letters[] = {[QN_SOLO_NONE] = '0',
-                                   [QN_SOLO_ASK] = 'a',
-                                   [QN_SOLO_KEEP] = 'k',
-                                   [QN_SOLO_RUN] = 'r',
-                                   [QN_SOLO_END] = 'e'};
-    const struct qn_exchange *exchange = batch->exchange;
-    struct qn_isolation held = exchange->isolation;
-    bool has_asked = exchange->solo == QN_SOLO_ASK && batch->part_count > 0;
-    char letter = has_asked ? '0' : letters[exchange->solo];
-    for (size_t i = 0; i < batch->reply->run_count; i++) {
-        qn_isolation_add(&held, batch->reply->runs[i]->level);
-    }
-    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "%c%u %u %u %u %u", letter,
-                                               batch->solo_queue + 1, held.slots, held.held[0],
-                                               held.held[1], held.held[2]));
-}
-
-void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch)
-{
-    const struct qn_exchange *exchange = batch->exchange;
-    size_t had = batch->reply->run_count;
-    batch->command = pipeline->command_count;
-    qn_pipeline_script(pipeline, &qn_lua_lease, exchange->queue_count);
-    qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-    for (size_t i = 0; i < exchange->queue_count; i++) {
-        qn_keys_add_prefix(pipeline, exchange->queues[i].name);
-    }
-    qn_keys_add_session(pipeline, exchange->stamp.session);
-    qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    bool again = exchange->again && batch->part_count == 0;
-    qn_pipeline_int(pipeline, again ? -1 : (int64_t)batch->part_count);
-    qn_pipeline_uint(pipeline, missing(exchange->room, had));
-    qn_pipeline_int(pipeline, exchange->lease_ms);
-    qn_pipeline_uint(pipeline, missing(exchange->start_count_now, had));
-    qn_pipeline_text(pipeline, batch->digits);
-    qn_pipeline_text(pipeline, exchange->worker_id);
-    qn_pipeline_text(pipeline, qn_arena_printf(pipeline->arena, "h:%s",
-                                               exchange->host != NULL ? exchange->host : ""));
-    put_company(pipeline, batch);
-    bool in_order = exchange->strict || exchange->queue_count == 1;
-    for (size_t i = 0; !in_order && i < exchange->queue_count; i++) {
-        const struct qn_queue_share *queue = &exchange->queues[i];
-        qn_pipeline_uint(pipeline, missing(queue->quota, queue->leased));
-        qn_pipeline_uint(pipeline, QN_BUG(WEIGHT_IGNORED) ? 1 : queue->weight);
-    }
-}
 
 /* --- Reading the answer --------------------------------------------------------------- */
 
@@ -341,12 +283,22 @@ static int64_t next_since_ns(const struct qn_reply *row, size_t *at)
     return value > INT64_MAX ? 0 : (int64_t)value;
 }
 
+/* The reply to one call. */
+struct answer {
+    const struct qn_lease_call *call;
+    struct items items;
+    int64_t now_ms;
+    size_t given;
+};
+
 static quern_status take_part(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
-                              struct items *items, int64_t now_ms, quern_error *err)
+                              struct answer *answer, quern_error *err)
 {
+    struct items *items = &answer->items;
+    const struct qn_lease_call *call = answer->call;
     struct packed packed = packed_of(next_item(items));
     const struct qn_reply *sinces = next_item(items);
-    struct found found = {.now_ms = now_ms};
+    struct found found = {.now_ms = answer->now_ms};
     size_t since_at = 0;
     size_t size = 0;
     (void)next_list(&packed);
@@ -360,14 +312,15 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_redis_leas
                     found.token <= (uint64_t)INT64_MAX;
     quern_status status = qn_pipeline_expect(pipeline, is_token, "lease", err);
     while (status == QUERN_OK && packed.left > 0 && !packed.is_bad) {
-        found.queue_index = (size_t)next_number(&packed) - 1;
+        size_t number = (size_t)next_number(&packed);
         uint64_t left = next_number(&packed);
-        status = qn_pipeline_expect(pipeline, found.queue_index < batch->exchange->queue_count,
-                                    "lease", err);
+        found.queue_index = call->first + number - 1;
+        status = qn_pipeline_expect(pipeline, number >= 1 && number <= call->count, "lease", err);
         for (; status == QUERN_OK && left > 0 && !packed.is_bad; left--) {
             found.id = next_text(&packed, pipeline->arena, &found.id_size);
             found.since_ns = next_since_ns(sinces, &since_at);
             read_held(items, &found, &starts_left);
+            answer->given++;
             status =
                 found.id == NULL ? qn_error_nomem(err) : take_found(pipeline, batch, &found, err);
             found.token += 1000;
@@ -378,8 +331,8 @@ static quern_status take_part(struct qn_pipeline *pipeline, struct qn_redis_leas
 
 /* "now_ms early solo", then of some queues " number paused deaths braked wait_ms". False: it is
  * something else. */
-static bool read_head(struct qn_redis_lease_batch *batch, const struct qn_reply *head,
-                      int64_t *ret_now_ms)
+static bool read_head(struct qn_redis_lease_batch *batch, const struct qn_lease_call *call,
+                      const struct qn_reply *head, int64_t *ret_now_ms)
 {
     struct qn_exchange *exchange = batch->exchange;
     struct qn_cursor cursor = {head->data, head->data + head->size};
@@ -389,8 +342,8 @@ static bool read_head(struct qn_redis_lease_batch *batch, const struct qn_reply 
     bool good = head->type == QN_REPLY_TEXT && qn_number_take(&cursor, &now_ms) &&
                 now_ms <= QN_MOMENT_MS_MAX && qn_number_take_char(&cursor, ' ') &&
                 qn_number_take(&cursor, &early) && qn_number_take_char(&cursor, ' ') &&
-                qn_number_take(&cursor, &solo) && solo <= exchange->queue_count;
-    for (size_t i = 0; i < exchange->queue_count; i++) {
+                qn_number_take(&cursor, &solo) && solo <= call->count;
+    for (size_t i = call->first; i < call->first + call->count; i++) {
         exchange->queues[i].paused = false;
         exchange->queues[i].braked = false;
         exchange->queues[i].deaths = 0;
@@ -401,19 +354,20 @@ static bool read_head(struct qn_redis_lease_batch *batch, const struct qn_reply 
         for (size_t i = 0; good && i < 5; i++) {
             good = qn_number_take_char(&cursor, ' ') && qn_number_take(&cursor, &values[i]);
         }
-        good = good && values[0] >= 1 && values[0] <= exchange->queue_count &&
+        good = good && values[0] >= 1 && values[0] <= call->count &&
                values[4] <= (uint64_t)QN_DURATION_MS_MAX;
         if (good) {
-            struct qn_queue_share *queue = &exchange->queues[values[0] - 1];
+            struct qn_queue_share *queue = &exchange->queues[call->first + values[0] - 1];
             queue->paused = values[1] != 0;
             queue->deaths = values[2] < UINT32_MAX ? (uint32_t)values[2] : UINT32_MAX;
             queue->braked = values[3] != 0;
             queue->wait_ms = (int64_t)values[4];
         }
     }
-    batch->ended_early = early != 0;
-    if (good && batch->part_count == 0 && exchange->solo != QN_SOLO_NONE) {
-        exchange->solo_queue = solo > 0 ? (uint32_t)solo - 1 : (uint32_t)exchange->queue_count;
+    batch->ended_early = batch->ended_early || early != 0;
+    if (good && batch->part_count == 0 && call->has_solo && exchange->solo != QN_SOLO_NONE) {
+        exchange->solo_queue =
+            solo > 0 ? (uint32_t)(call->first + solo - 1) : (uint32_t)exchange->queue_count;
     }
     *ret_now_ms = (int64_t)now_ms;
     return good || QN_BUG(HEAD_BELIEVED);
@@ -430,37 +384,65 @@ static void drop_runs(struct qn_redis_lease_batch *batch, size_t first_run)
     qn_redis_lease_drop_refused(batch);
 }
 
+static quern_status read_call(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
+                              struct qn_lease_call *call, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    quern_status status = qn_pipeline_reply(pipeline, call->command, &reply, err);
+    if (status == QUERN_E_BUSY && batch->is_spread && pipeline->commands[call->command].hasty) {
+        return QUERN_OK; /* it gives nothing now */
+    }
+    if (status != QUERN_OK) {
+        return status;
+    }
+    struct answer answer = {.call = call, .items = {.reply = reply, .at = 1}};
+    bool has_runs = reply->type == QN_REPLY_ARRAY;
+    const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
+    status =
+        qn_pipeline_expect(pipeline, read_head(batch, call, head, &answer.now_ms), "lease", err);
+    while (status == QUERN_OK && has_runs && answer.items.at < reply->count) {
+        status = take_part(pipeline, batch, &answer, err);
+        batch->parts[call->first]++;
+    }
+    call->given = answer.given;
+    return status;
+}
+
+/* Room for what may come in the replies: each run has a message in them. */
+static bool make_room(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch)
+{
+    size_t run_max = 0;
+    for (size_t i = 0; i < batch->call_count; i++) {
+        const struct qn_reply *reply = pipeline->commands[batch->calls[i].command].reply;
+        run_max += reply->type == QN_REPLY_ARRAY ? reply->count : 0;
+    }
+    batch->refused = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->refused);
+    batch->unreadable = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->unreadable);
+    return batch->refused != NULL && batch->unreadable != NULL;
+}
+
 quern_status qn_redis_lease_read(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                                  quern_error *err)
 {
     size_t first_run = batch->reply->run_count;
-    const struct qn_reply *reply = NULL;
     batch->refused_count = 0;
     batch->unreadable_count = 0;
-    quern_status status = qn_pipeline_reply(pipeline, batch->command, &reply, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct items items = {.reply = reply, .at = 1};
-    bool has_runs = reply->type == QN_REPLY_ARRAY;
-    const struct qn_reply *head = has_runs ? qn_reply_at(reply, 0) : reply;
-    int64_t now_ms = 0;
-    status = qn_pipeline_expect(pipeline, read_head(batch, head, &now_ms), "lease", err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    size_t run_max = has_runs ? reply->count : 0; /* each has a message in it */
-    batch->refused = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->refused);
-    batch->unreadable = qn_arena_alloc(pipeline->arena, run_max * sizeof *batch->unreadable);
-    if (batch->refused == NULL || batch->unreadable == NULL) {
+    batch->ended_early = false;
+    if (!make_room(pipeline, batch)) {
         return qn_error_nomem(err);
     }
-    while (status == QUERN_OK && has_runs && items.at < reply->count) {
-        status = take_part(pipeline, batch, &items, now_ms, err);
-        batch->part_count++;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < batch->call_count; i++) {
+        status = read_call(pipeline, batch, &batch->calls[i], err);
+    }
+    for (size_t i = 0; i < batch->exchange->queue_count; i++) {
+        batch->part_count =
+            batch->parts[i] > batch->part_count ? batch->parts[i] : batch->part_count;
     }
     if (status != QUERN_OK) {
         drop_runs(batch, first_run);
+    } else {
+        qn_redis_lease_note(pipeline, batch);
     }
     return status;
 }

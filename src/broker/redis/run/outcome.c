@@ -162,7 +162,11 @@ static quern_status put_queue(struct qn_pipeline *pipeline, const struct qn_outc
         }
     }
     qn_pipeline_text(pipeline, queue);
-    qn_keys_add_prefix(pipeline, queue);
+    if (pipeline->channel->cluster == NULL) {
+        qn_keys_add_prefix(pipeline, queue);
+    } else {
+        qn_pipeline_text(pipeline, ""); /* it is at another node: the task stays (QN_UNMOVED) */
+    }
     qn_pipeline_text(pipeline, QN_KEY_QUEUES);
     qn_pipeline_text(pipeline, text_or_empty(task->unique_key));
     qn_pipeline_text(pipeline, text_or_empty(lock));

@@ -9,6 +9,12 @@
 #include "broker/redis/upkeep/forward_lua.h"
 
 #define LIMIT_MAX 1000 /* far less than Lua can unpack */
+#define LATER_MS 100   /* until a queue is asked again that cannot answer */
+
+struct forwarded {
+    size_t moved;
+    int64_t next_due_at_ms;
+};
 
 static int64_t moment_of(const struct qn_broker *broker, const struct qn_reply *remaining_us)
 {
@@ -21,25 +27,57 @@ static int64_t moment_of(const struct qn_broker *broker, const struct qn_reply *
     return qn_clock_wall_ms(broker->clock) + ms;
 }
 
+static void add_call(struct qn_pipeline *pipeline, struct qn_names queues, size_t limit)
+{
+    qn_pipeline_script(pipeline, &qn_lua_forward, queues.count);
+    for (size_t i = 0; i < queues.count; i++) {
+        qn_keys_add_prefix(pipeline, queues.items[i]);
+    }
+    qn_pipeline_uint(pipeline, limit < LIMIT_MAX ? limit : LIMIT_MAX);
+}
+
+/* Adds what a call moved, and when the next task is due that it knows. */
+static quern_status read_call(const struct qn_broker *broker, const struct qn_pipeline *pipeline,
+                              size_t index, struct forwarded *forwarded, quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    int64_t next_due_at_ms = qn_clock_wall_ms(broker->clock) + LATER_MS;
+    quern_status status = qn_pipeline_reply(pipeline, index, &reply, err);
+    if (status == QUERN_E_BUSY && pipeline->commands[index].hasty) {
+        status = QUERN_OK; /* the queue is being moved, or its node is down */
+    } else if (status == QUERN_OK) {
+        status = qn_pipeline_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
+                                    "forward", err);
+        next_due_at_ms = moment_of(broker, qn_reply_at(reply, 1));
+        forwarded->moved += (size_t)qn_reply_uint(qn_reply_at(reply, 0));
+    }
+    if (next_due_at_ms < forwarded->next_due_at_ms) {
+        forwarded->next_due_at_ms = next_due_at_ms;
+    }
+    return status;
+}
+
 quern_status qn_redis_forward(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_moved,
                               int64_t *ret_next_due_at_ms, quern_error *err)
 {
-    const struct qn_reply *reply = NULL;
+    struct forwarded forwarded = {.next_due_at_ms = INT64_MAX};
     struct qn_pipeline pipeline;
+    bool is_spread = qn_redis_of(broker)->cluster != NULL; /* each queue is at a node of its own */
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_PUMP, QN_PIPELINE_WRITES);
-    qn_pipeline_script(&pipeline, &qn_lua_forward, upkeep.queues.count);
-    for (size_t i = 0; i < upkeep.queues.count; i++) {
-        qn_keys_add_prefix(&pipeline, upkeep.queues.items[i]);
+    if (!is_spread) {
+        add_call(&pipeline, upkeep.queues, upkeep.limit);
     }
-    qn_pipeline_uint(&pipeline, upkeep.limit < LIMIT_MAX ? upkeep.limit : LIMIT_MAX);
-    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
-    if (status == QUERN_OK) {
-        status = qn_pipeline_expect(&pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 2,
-                                    "forward", err);
+    for (size_t i = 0; is_spread && i < upkeep.queues.count; i++) {
+        add_call(&pipeline, (struct qn_names){&upkeep.queues.items[i], 1}, upkeep.limit);
+        qn_pipeline_hasty(&pipeline);
+    }
+    quern_status status = qn_pipeline_run(&pipeline, err);
+    for (size_t i = 0; status == QUERN_OK && i < pipeline.command_count; i++) {
+        status = read_call(broker, &pipeline, i, &forwarded, err);
     }
     if (status == QUERN_OK) {
-        *ret_moved = (size_t)qn_reply_uint(qn_reply_at(reply, 0));
-        *ret_next_due_at_ms = moment_of(broker, qn_reply_at(reply, 1));
+        *ret_moved = forwarded.moved;
+        *ret_next_due_at_ms = forwarded.next_due_at_ms;
     }
     qn_pipeline_end(&pipeline);
     return status;

@@ -178,6 +178,14 @@ static void put_record(struct qn_pipeline *pipeline, const char *part, const cha
     qn_pipeline_text(pipeline, record);
 }
 
+static void put_names(struct qn_pipeline *pipeline, const struct qn_heartbeat *heartbeat)
+{
+    begin_part(pipeline, "queues", heartbeat->queue_count);
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        qn_pipeline_text(pipeline, heartbeat->queue_shares[i].name);
+    }
+}
+
 static void put_queues(struct qn_pipeline *pipeline, const struct parts *parts)
 {
     const struct qn_heartbeat *heartbeat = parts->heartbeat;
@@ -185,10 +193,7 @@ static void put_queues(struct qn_pipeline *pipeline, const struct parts *parts)
         put_record(pipeline, "holder", heartbeat->worker_id, parts->holder);
     }
     if (heartbeat->queue_count > 0) {
-        begin_part(pipeline, "queues", heartbeat->queue_count);
-    }
-    for (size_t i = 0; i < heartbeat->queue_count; i++) {
-        qn_pipeline_text(pipeline, heartbeat->queue_shares[i].name);
+        put_names(pipeline, heartbeat);
     }
 }
 
@@ -204,6 +209,10 @@ static void put_server(struct qn_pipeline *pipeline, const struct parts *parts)
     begin_part(pipeline, "server", 2);
     qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
     qn_pipeline_bytes(pipeline, parts->server.data, parts->server.size);
+}
+
+static void put_runs(struct qn_pipeline *pipeline, const struct parts *parts)
+{
     begin_part(pipeline, "runs", 1 + 2 * parts->run_count);
     qn_pipeline_int(pipeline, QN_SERVER_TTL_S);
     for (size_t i = 0; i < parts->run_count; i++) {
@@ -212,12 +221,47 @@ static void put_server(struct qn_pipeline *pipeline, const struct parts *parts)
     }
 }
 
+/* On a cluster the keys are at different nodes: a call for each of them. */
+static void begin_call(struct qn_pipeline *pipeline, const char *key)
+{
+    qn_pipeline_script(pipeline, &qn_lua_heartbeat, 1);
+    qn_pipeline_hasty(pipeline); /* a node that is down holds up no other part */
+    qn_pipeline_text(pipeline, key);
+}
+
+static void put_spread(struct qn_pipeline *pipeline, const struct parts *parts)
+{
+    const struct qn_heartbeat *heartbeat = parts->heartbeat;
+    for (size_t i = 0; i < heartbeat->queue_count; i++) {
+        begin_call(pipeline,
+                   qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME QN_KEY_HOLDERS,
+                                   heartbeat->queue_shares[i].name));
+        put_record(pipeline, "holder", heartbeat->worker_id, parts->holder);
+    }
+    if (heartbeat->queue_count > 0) {
+        begin_call(pipeline, QN_KEY_QUEUES);
+        put_names(pipeline, heartbeat);
+    }
+    begin_call(pipeline, QN_KEY_RECORDS);
+    put_record(pipeline, "record", heartbeat->worker_id, parts->record);
+    begin_call(pipeline, QN_KEY_SERVERS);
+    put_listed(pipeline, parts->server_key);
+    begin_call(pipeline, QN_KEY_WORKERS);
+    put_listed(pipeline, parts->runs_key);
+    begin_call(pipeline, parts->server_key);
+    put_server(pipeline, parts);
+    begin_call(pipeline, parts->runs_key);
+    put_runs(pipeline, parts);
+}
+
 static quern_status build_heartbeat(struct qn_pipeline *pipeline,
                                     const struct qn_heartbeat *heartbeat, quern_error *err)
 {
     struct parts parts = {0};
     quern_status status = prepare(pipeline->arena, heartbeat, &parts, err);
-    if (status == QUERN_OK) {
+    if (status == QUERN_OK && pipeline->channel->cluster != NULL) {
+        put_spread(pipeline, &parts);
+    } else if (status == QUERN_OK) {
         const size_t others = 5 + (heartbeat->queue_count > 0 ? 1 : 0);
         qn_pipeline_script(pipeline, &qn_lua_heartbeat, heartbeat->queue_count + others);
         put_keys(pipeline, &parts);
@@ -226,6 +270,7 @@ static quern_status build_heartbeat(struct qn_pipeline *pipeline,
         put_listed(pipeline, parts.server_key);
         put_listed(pipeline, parts.runs_key);
         put_server(pipeline, &parts);
+        put_runs(pipeline, &parts);
     }
     return status;
 }

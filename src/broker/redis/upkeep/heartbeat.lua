@@ -1,8 +1,7 @@
 -- heartbeat.lua - a worker's heartbeat: parts that each write one key and do not rely on each
 -- other.
 --
--- All of them go in one call. Their keys are in different slots of a cluster: there, each slot
--- would need its own call.
+-- All of them go in one call; on a cluster, where the keys are at different nodes, each in its own.
 --
 -- ARGV: for each key the name of its part, how many arguments follow, and these:
 --   listed   asynq:servers or asynq:workers; 1 the member, 2 seconds to live

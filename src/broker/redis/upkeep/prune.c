@@ -40,6 +40,7 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
     } else {
         qn_pipeline_text(&pipeline, "");
     }
+    qn_pipeline_hasty(&pipeline);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
     if (status == QUERN_OK) {
         const struct qn_reply *damage = qn_reply_at(reply, 2);
@@ -55,10 +56,10 @@ static quern_status prune_some(struct qn_redis *self, struct qn_upkeep upkeep, s
     return status;
 }
 
-quern_status qn_redis_prune(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_removed,
-                            quern_error *err)
+/* Queues that one script can reach. */
+static quern_status prune_queues(struct qn_redis *self, struct qn_upkeep upkeep,
+                                 size_t *ret_removed, quern_error *err)
 {
-    struct qn_redis *self = qn_redis_of(broker);
     size_t removed = 0;
     quern_status status = QUERN_OK;
     bool more = upkeep.queues.count > 0;
@@ -74,4 +75,33 @@ quern_status qn_redis_prune(struct qn_broker *broker, struct qn_upkeep upkeep, s
         *ret_removed = removed;
     }
     return status;
+}
+
+/* On a cluster each queue is at a node of its own. One that cannot answer is passed over. */
+static quern_status prune_each(struct qn_redis *self, struct qn_upkeep upkeep, size_t *ret_removed,
+                               quern_error *err)
+{
+    quern_status first = QUERN_OK;
+    size_t removed = 0;
+    for (size_t i = 0; i < upkeep.queues.count && removed < upkeep.limit; i++) {
+        size_t count = 0;
+        struct qn_upkeep one = {{&upkeep.queues.items[i], 1}, upkeep.limit - removed};
+        quern_error *to = first == QUERN_OK ? err : NULL;
+        quern_status status = prune_queues(self, one, &count, to);
+        removed += count;
+        if (status != QUERN_OK && status != QUERN_E_BUSY && status != QUERN_E_CORRUPT) {
+            return status;
+        }
+        first = first == QUERN_OK && status == QUERN_E_CORRUPT ? status : first;
+    }
+    *ret_removed = removed;
+    return first;
+}
+
+quern_status qn_redis_prune(struct qn_broker *broker, struct qn_upkeep upkeep, size_t *ret_removed,
+                            quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    return self->cluster == NULL ? prune_queues(self, upkeep, ret_removed, err)
+                                 : prune_each(self, upkeep, ret_removed, err);
 }

@@ -276,7 +276,9 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
     if (status != QUERN_OK) {
         return status;
     }
-    note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), poll.clock_ms);
+    if (poll.clock_ms > 0) {
+        note_clock(&self->recover_clock, qn_clock_boot_ms(self->base.clock), poll.clock_ms);
+    }
     size_t chosen = 0;
     for (size_t i = 0; i < *count; i++) {
         struct qn_recovery_cursor *cursor = find_cursor(self, queues[i]);

@@ -19,13 +19,13 @@
 
 enum {
     PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
-    PAIR_AFTER_MS_MAX = 5000
+    PAIR_AFTER_MS_MAX = 5000,
+    LATER_MS = 100 /* until a queue is looked at again that cannot answer */
 };
 
-static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
-                      const struct qn_redis_pair *pair, struct qn_names queues)
+/* The queues of one server; on a cluster of one queue, as each is at a node of its own. */
+static void add_call(struct qn_redis *self, struct qn_pipeline *pipeline, struct qn_names queues)
 {
-    qn_redis_pair_redirect(pipeline, pair);
     static const char *const keys[] = {"pending",    "paused",    "scheduled",   "retry",
                                        QN_KEY_DUE,   QN_KEY_SKIP, QN_KEY_BRAKED, QN_KEY_LIMITS,
                                        QN_KEY_LANES, QN_KEY_IDLE, "active"};
@@ -38,6 +38,33 @@ static void build_arm(struct qn_redis *self, struct qn_pipeline *pipeline,
     qn_pipeline_int(pipeline, (int64_t)key_count);
 }
 
+/* The connections and commands of one attempt. */
+struct attempt {
+    struct qn_pipeline pipeline;
+    struct qn_redis_pair pairs[QN_EARS_MAX];
+    size_t pair_count;
+    size_t calls_from;        /* the first command that reads */
+    int nodes[QN_QUEUES_MAX]; /* where each queue is thought to be; -1: nowhere */
+    int owners[QN_EARS_MAX];  /* each of these once */
+    size_t owner_count;
+};
+
+static void build_arm(struct qn_redis *self, struct attempt *attempt, struct qn_names queues)
+{
+    struct qn_pipeline *pipeline = &attempt->pipeline;
+    for (size_t i = 0; i < attempt->pair_count; i++) {
+        qn_redis_pair_redirect(pipeline, &attempt->pairs[i]);
+    }
+    attempt->calls_from = pipeline->command_count;
+    if (self->cluster == NULL) {
+        add_call(self, pipeline, queues);
+    }
+    for (size_t i = 0; self->cluster != NULL && i < queues.count; i++) {
+        add_call(self, pipeline, (struct qn_names){&queues.items[i], 1});
+        qn_pipeline_hasty(pipeline);
+    }
+}
+
 struct armed {
     bool paired; /* the connections that listen are as they were */
     bool work;
@@ -45,12 +72,21 @@ struct armed {
     int64_t next_due_at_ms;
 };
 
-/* To the script, which is the last command. */
-static quern_status read_answer(const struct qn_redis *self, const struct qn_pipeline *pipeline,
-                                struct armed *ret_armed, quern_error *err)
+static void note_due(struct armed *armed, int64_t at_ms)
+{
+    armed->next_due_at_ms = at_ms < armed->next_due_at_ms ? at_ms : armed->next_due_at_ms;
+}
+
+static quern_status read_call(const struct qn_redis *self, const struct qn_pipeline *pipeline,
+                              size_t index, struct armed *armed, quern_error *err)
 {
     const struct qn_reply *reply;
-    quern_status status = qn_pipeline_reply(pipeline, pipeline->command_count - 1, &reply, err);
+    quern_status status = qn_pipeline_reply(pipeline, index, &reply, err);
+    if (status == QUERN_E_BUSY && pipeline->commands[index].hasty) {
+        /* The queue is being moved, or its node is down: it is looked at again soon. */
+        note_due(armed, qn_clock_wall_ms(self->base.clock) + LATER_MS);
+        return QUERN_OK;
+    }
     if (status == QUERN_OK) {
         status = qn_pipeline_expect(pipeline, reply->type == QN_REPLY_ARRAY && reply->count == 3,
                                     qn_lua_arm.name, err);
@@ -59,11 +95,99 @@ static quern_status read_answer(const struct qn_redis *self, const struct qn_pip
         return status;
     }
     int64_t until_us = qn_reply_span_us(qn_reply_at(reply, 1), -1);
-    ret_armed->work = qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
-    ret_armed->full = qn_reply_int(qn_reply_at(reply, 2), 0) != 0;
-    ret_armed->next_due_at_ms =
-        until_us < 0 ? INT64_MAX : qn_clock_wall_in_us(self->base.clock, until_us);
+    armed->work = armed->work || qn_reply_int(qn_reply_at(reply, 0), 0) != 0;
+    armed->full = armed->full || qn_reply_int(qn_reply_at(reply, 2), 0) != 0;
+    if (until_us >= 0) {
+        note_due(armed, qn_clock_wall_in_us(self->base.clock, until_us));
+    }
     return QUERN_OK;
+}
+
+static quern_status read_answers(const struct qn_redis *self, const struct attempt *attempt,
+                                 struct armed *ret_armed, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    ret_armed->work = false;
+    ret_armed->full = false;
+    ret_armed->next_due_at_ms = INT64_MAX;
+    for (size_t i = attempt->calls_from; status == QUERN_OK && i < attempt->pipeline.command_count;
+         i++) {
+        status = read_call(self, &attempt->pipeline, i, ret_armed, err);
+    }
+    return status;
+}
+
+/* --- The connections that listen ------------------------------------------------------ */
+
+/* Finds where the queues are, and which nodes these are. */
+static quern_status find_nodes(struct qn_redis *self, struct attempt *attempt,
+                               struct qn_names queues, quern_error *err)
+{
+    size_t count = 0;
+    quern_status status = QUERN_OK;
+    self->listener.armed_epoch = qn_cluster_epoch(self->cluster);
+    for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
+        bool known = false;
+        status =
+            qn_redis_node_of(self, &attempt->pipeline, queues.items[i], &attempt->nodes[i], err);
+        for (size_t k = 0; k < count; k++) {
+            known = known || attempt->owners[k] == attempt->nodes[i];
+        }
+        if (status == QUERN_OK && !known && attempt->nodes[i] >= 0 && count < QN_EARS_MAX) {
+            attempt->owners[count++] = attempt->nodes[i];
+        }
+    }
+    attempt->owner_count = count;
+    return status;
+}
+
+/* A pair at each node that owns a queue. A node that cannot be reached has none: nothing can be had
+ * there, and arm is called again soon. */
+static quern_status prepare_nodes(struct qn_redis *self, struct attempt *attempt,
+                                  struct qn_names queues, quern_error *err)
+{
+    quern_status first = QUERN_OK;
+    quern_status status = find_nodes(self, attempt, queues, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&self->listener.mutex);
+    qn_redis_listener_keep(&self->listener, attempt->owners, attempt->owner_count);
+    (void)pthread_mutex_unlock(&self->listener.mutex);
+    for (size_t i = 0; i < attempt->owner_count; i++) {
+        struct qn_redis_pair *pair = &attempt->pairs[attempt->pair_count];
+        status =
+            qn_redis_pair_prepare(self, attempt->owners[i], pair, first == QUERN_OK ? err : NULL);
+        attempt->pair_count += status == QUERN_OK ? 1 : 0;
+        first = first == QUERN_OK ? status : first;
+    }
+    return attempt->pair_count > 0 || attempt->owner_count == 0 ? QUERN_OK : first;
+}
+
+static quern_status prepare(struct qn_redis *self, struct attempt *attempt, struct qn_names queues,
+                            quern_error *err)
+{
+    if (self->cluster != NULL) {
+        return prepare_nodes(self, attempt, queues, err);
+    }
+    attempt->pair_count = 1;
+    return qn_redis_pair_prepare(self, 0, &attempt->pairs[0], err);
+}
+
+/* Whether all that was read is being listened to. */
+static bool settle(struct qn_redis *self, const struct attempt *attempt)
+{
+    bool settled = true;
+    for (size_t i = 0; i < attempt->pair_count; i++) {
+        settled = qn_redis_pair_settle(self, &attempt->pairs[i], &attempt->pipeline) && settled;
+    }
+    for (size_t i = attempt->calls_from;
+         self->cluster != NULL && i < attempt->pipeline.command_count; i++) {
+        const struct qn_pipeline_command *command = &attempt->pipeline.commands[i];
+        settled = settled && (command->reply->type == QN_REPLY_ERROR ||
+                              command->at == attempt->nodes[i - attempt->calls_from]);
+    }
+    return settled;
 }
 
 /* The result of arm: if the broker was empty, only notifications wake us. */
@@ -79,22 +203,22 @@ static void note_arm(struct qn_redis_listener *listener, bool armed, int64_t nex
 static quern_status try_arm(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed,
                             quern_error *err)
 {
-    struct qn_pipeline pipeline;
-    struct qn_redis_pair pair;
-    qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
-    quern_status status = qn_redis_pair_prepare(self, &pair, err);
+    struct attempt attempt;
+    attempt.pair_count = 0;
+    qn_redis_begin(&attempt.pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
+    quern_status status = prepare(self, &attempt, queues, err);
     if (status == QUERN_OK) {
-        build_arm(self, &pipeline, &pair, queues);
-        status = qn_pipeline_run(&pipeline, err);
+        build_arm(self, &attempt, queues);
+        status = qn_pipeline_run(&attempt.pipeline, err);
     }
     if (status == QUERN_OK) {
-        ret_armed->paired = qn_redis_pair_settle(self, &pair, &pipeline);
-        status = read_answer(self, &pipeline, ret_armed, err);
+        ret_armed->paired = settle(self, &attempt);
+        status = read_answers(self, &attempt, ret_armed, err);
     }
     if (status == QUERN_OK) {
         note_arm(&self->listener, ret_armed->paired && !ret_armed->work, ret_armed->next_due_at_ms);
     }
-    qn_pipeline_end(&pipeline);
+    qn_pipeline_end(&attempt.pipeline);
     return status;
 }
 
@@ -135,20 +259,21 @@ static void note_unpaired(struct qn_redis_listener *listener, const char *why)
 /* Reads by the connection of the pump; false: that is not there, either. */
 static bool read_unpaired(struct qn_redis *self, struct qn_names queues, struct armed *ret_armed)
 {
-    static const struct qn_redis_pair none = {.redirect = false};
-    struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
+    struct attempt attempt;
+    attempt.pair_count = 0;
+    qn_redis_begin(&attempt.pipeline, self, QN_CHANNEL_PUMP, QN_PIPELINE_READS);
     const struct qn_connection *connection = &self->channels[QN_CHANNEL_PUMP].connection;
-    bool done = connection->socket.fd >= 0 && !qn_connection_is_stale(connection);
+    bool done = self->cluster != NULL ||
+                (connection->socket.fd >= 0 && !qn_connection_is_stale(connection));
     if (done) {
-        build_arm(self, &pipeline, &none, queues);
-        done = qn_pipeline_run(&pipeline, NULL) == QUERN_OK &&
-               read_answer(self, &pipeline, ret_armed, NULL) == QUERN_OK;
+        build_arm(self, &attempt, queues);
+        done = qn_pipeline_run(&attempt.pipeline, NULL) == QUERN_OK &&
+               read_answers(self, &attempt, ret_armed, NULL) == QUERN_OK;
     }
     if (done) {
         note_arm(&self->listener, !ret_armed->work, ret_armed->next_due_at_ms);
     }
-    qn_pipeline_end(&pipeline);
+    qn_pipeline_end(&attempt.pipeline);
     return done;
 }
 

@@ -24,20 +24,33 @@
 
 #define QN_REFUSAL_SIZE 160
 
+#define QN_EARS_MAX 64 /* a worker serves no more queues, so it needs no more nodes */
+
+/* The connection that receives notices of one server, and its counterpart there. */
+struct qn_redis_ear {
+    int node; /* of a cluster (cluster.h); one server: 0 */
+    struct qn_connection connection;
+    struct qn_arena arena;       /* of what it reads */
+    int64_t listener_id;         /* the server's name for it */
+    uint64_t redirects_from;     /* the tracked connection (opened_count) that redirects ... */
+    uint64_t redirects_to;       /* ... its notices to this one (opened_count) */
+    int tracked_fd;              /* of that connection; -1: its end is of no interest */
+    int64_t received_at_mono_ns; /* when it last received anything */
+    bool pinged;                 /* and was asked to since */
+    bool takes_cancellations;    /* a node of a cluster reports those of all, so one is enough */
+};
+
 struct qn_redis_listener {
     int interrupt_fd; /* an eventfd, from init to finish, so that interrupt needs no lock */
     _Atomic bool interrupted;
-    pthread_mutex_t mutex; /* guards the rest, but not while the listener polls */
-    struct qn_connection connection;
-    struct qn_arena arena;   /* of what the listener reads */
-    int64_t listener_id;     /* the server's name for it */
-    uint64_t redirects_from; /* the tracked connection (opened_count) that redirects ... */
-    uint64_t redirects_to;   /* ... its notices to this listener (opened_count) */
-    int tracked_fd;          /* of that connection; -1: its end is of no interest */
+    pthread_mutex_t mutex;                  /* guards the rest, but not while the listener polls */
+    struct qn_failover *failover;           /* of the one server */
+    struct qn_cluster *cluster;             /* NULL: one server */
+    uint64_t armed_epoch;                   /* of the map when arm last read */
+    struct qn_redis_ear *ears[QN_EARS_MAX]; /* one server: one; else those that arm needs */
+    size_t ear_count;
     struct qn_wake_state state;
     char refusal[QN_REFUSAL_SIZE]; /* why it polls or has no pair; "": nothing is refused */
-    int64_t received_at_mono_ns;   /* when the listener last received anything */
-    bool pinged;                   /* and was asked to since */
     bool no_cancellations;         /* set by watch: they are for workers */
     struct qn_notices *notices;    /* of await, while it waits; else NULL */
     int64_t due_at_ms;             /* of delayed tasks, as the last arm saw them; wall clock */
@@ -47,12 +60,20 @@ struct qn_redis_listener {
     size_t cancel_from;                   /* the served queues before this one were dealt with */
 };
 
+/* cluster: NULL on one server. */
 QUERN_NODISCARD quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
-                                                    struct qn_failover *failover, quern_error *err);
+                                                    struct qn_failover *failover,
+                                                    struct qn_cluster *cluster, quern_error *err);
 void qn_redis_listener_finish(struct qn_redis_listener *listener);
-/* With mutex held: connects and subscribes the listener unless it is connected. */
-QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener,
+/* With mutex held: the ear at this node, connected and subscribed. */
+QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener *listener, int node,
+                                                       struct qn_redis_ear **ret_ear,
                                                        quern_error *err);
+/* With mutex held, on a cluster: closes the ears at other nodes than these. Where none of the
+ * others receives cancellations, also one that will be opened again and then does. */
+void qn_redis_listener_keep(struct qn_redis_listener *listener, const int *nodes, size_t count);
+/* With mutex held: the ear at this node; NULL: none. */
+struct qn_redis_ear *qn_redis_listener_ear(struct qn_redis_listener *listener, int node);
 /* With mutex held: notes the command that the server refuses, and that wake-ups cannot come. */
 void qn_redis_listener_note_refusal(struct qn_redis_listener *listener, const char *command,
                                     const char *words);

@@ -104,13 +104,14 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
 }
 
 /* With mutex held: reads the received messages, up to a cancellation. */
-static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
+static void receive_of(struct qn_redis_listener *listener, struct qn_redis_ear *ear,
+                       struct qn_wakeup *wakeup)
 {
     struct qn_reply *reply = NULL;
     int left = NOTICES_AT_ONCE;
     do {
         quern_status status =
-            qn_connection_try_receive(&listener->connection, &listener->arena, &reply, NULL);
+            qn_connection_try_receive(&ear->connection, &ear->arena, &reply, NULL);
         if (status != QUERN_OK) {
             note_work(listener, wakeup); /* it is closed now: arm has to make a new one */
             break;
@@ -118,37 +119,61 @@ static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup
         if (reply == NULL) {
             break;
         }
-        listener->received_at_mono_ns = qn_clock_mono_ns();
-        listener->pinged = false;
+        ear->received_at_mono_ns = qn_clock_mono_ns();
+        ear->pinged = false;
         take_message(listener, reply, wakeup);
-        qn_arena_reset(&listener->arena);
+        qn_arena_reset(&ear->arena);
         if (listener->notices != NULL && listener->notices->count == QN_NOTICES_MAX) {
             break; /* await returns them first */
         }
     } while (listener->cancel_id[0] == '\0' && --left > 0);
 }
 
-/* With mutex held: pings a silent listener, and gives it up if it does not answer. Returns when to
- * look again. */
-static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_ns,
-                          struct qn_wakeup *wakeup)
+/* With mutex held: the same of all that are connected. */
+static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
-    int64_t ping_at_ns = listener->received_at_mono_ns + PING_AFTER_MS * QN_NS_PER_MS;
+    for (size_t i = 0; i < listener->ear_count && listener->cancel_id[0] == '\0'; i++) {
+        if (listener->ears[i]->connection.socket.fd >= 0) {
+            receive_of(listener, listener->ears[i], wakeup);
+        }
+    }
+}
+
+/* With mutex held: pings a silent ear, and gives it up if it does not answer. Returns when to look
+ * again. */
+static int64_t keep_alive_of(struct qn_redis_listener *listener, struct qn_redis_ear *ear,
+                             int64_t now_mono_ns, struct qn_wakeup *wakeup)
+{
+    int64_t ping_at_ns = ear->received_at_mono_ns + PING_AFTER_MS * QN_NS_PER_MS;
     int64_t lost_at_ns = ping_at_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
-    if (listener->pinged && now_mono_ns >= lost_at_ns) {
-        qn_connection_close(&listener->connection);
+    if (ear->pinged && now_mono_ns >= lost_at_ns) {
+        qn_connection_close(&ear->connection);
         note_work(listener, wakeup);
-    } else if (!listener->pinged && now_mono_ns >= ping_at_ns) {
-        listener->pinged = true;
-        listener->received_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
+    } else if (!ear->pinged && now_mono_ns >= ping_at_ns) {
+        ear->pinged = true;
+        ear->received_at_mono_ns = now_mono_ns - PING_AFTER_MS * QN_NS_PER_MS;
         lost_at_ns = now_mono_ns + PONG_WITHIN_MS * QN_NS_PER_MS;
         /* A full socket means that it does not read: then nothing will come, either. */
-        if (qn_connection_send(&listener->connection, ping, sizeof ping - 1, now_mono_ns, NULL) !=
+        if (qn_connection_send(&ear->connection, ping, sizeof ping - 1, now_mono_ns, NULL) !=
             QUERN_OK) {
             note_work(listener, wakeup);
         }
     }
-    return listener->pinged ? lost_at_ns : ping_at_ns;
+    return ear->pinged ? lost_at_ns : ping_at_ns;
+}
+
+/* With mutex held: all that are connected. */
+static int64_t keep_alive(struct qn_redis_listener *listener, int64_t now_mono_ns,
+                          struct qn_wakeup *wakeup)
+{
+    int64_t first_ns = INT64_MAX;
+    for (size_t i = 0; i < listener->ear_count; i++) {
+        if (listener->ears[i]->connection.socket.fd >= 0) {
+            int64_t at_ns = keep_alive_of(listener, listener->ears[i], now_mono_ns, wakeup);
+            first_ns = at_ns < first_ns ? at_ns : first_ns;
+        }
+    }
+    return first_ns;
 }
 
 /* --- Cancellations ------------------------------------------------------------------ */
@@ -247,28 +272,42 @@ static int timeout_ms(int64_t now_mono_ns, int64_t until_mono_ns)
     return left_ns <= 0 ? 0 : (int)((left_ns + QN_NS_PER_MS - 1) / QN_NS_PER_MS);
 }
 
+/* With mutex held: this tracked connection has ended, if it is still the one. */
+static void note_end(struct qn_redis_listener *listener, int tracked_fd, struct qn_wakeup *wakeup)
+{
+    for (size_t i = 0; i < listener->ear_count; i++) {
+        if (listener->ears[i]->tracked_fd == tracked_fd) {
+            listener->ears[i]->tracked_fd = -1; /* reported once */
+            note_work(listener, wakeup);
+        }
+    }
+}
+
 /* With mutex held, but not while it sleeps. */
 static void sleep_until_notice(struct qn_redis_listener *listener, int64_t until_mono_ns,
                                struct qn_wakeup *wakeup)
 {
-    struct pollfd fds[] = {{.fd = listener->interrupt_fd, .events = POLLIN},
-                           {.fd = listener->connection.socket.fd, .events = POLLIN},
-                           {.fd = listener->tracked_fd, .events = POLLRDHUP}};
+    struct pollfd fds[1 + 2 * QN_EARS_MAX] = {{.fd = listener->interrupt_fd, .events = POLLIN}};
+    nfds_t count = 1;
     int timeout = timeout_ms(qn_clock_mono_ns(), until_mono_ns);
-    if (qn_socket_has_bytes(&listener->connection.socket)) {
-        timeout = 0;
+    for (size_t i = 0; i < listener->ear_count; i++) {
+        const struct qn_redis_ear *ear = listener->ears[i];
+        fds[count++] = (struct pollfd){.fd = ear->tracked_fd, .events = POLLRDHUP};
+        fds[count++] = (struct pollfd){.fd = ear->connection.socket.fd, .events = POLLIN};
+        timeout = qn_socket_has_bytes(&ear->connection.socket) ? 0 : timeout;
     }
     (void)pthread_mutex_unlock(&listener->mutex);
-    int ready = poll(fds, sizeof fds / sizeof fds[0], timeout);
+    int ready = poll(fds, count, timeout);
     if (ready > 0 && fds[0].revents != 0) {
-        uint64_t count;
-        ssize_t got = read(listener->interrupt_fd, &count, sizeof count);
+        uint64_t kicks;
+        ssize_t got = read(listener->interrupt_fd, &kicks, sizeof kicks);
         (void)got;
     }
     (void)pthread_mutex_lock(&listener->mutex);
-    if (ready > 0 && fds[2].revents != 0 && listener->tracked_fd == fds[2].fd) {
-        listener->tracked_fd = -1; /* reported once */
-        note_work(listener, wakeup);
+    for (nfds_t i = 1; ready > 0 && i < count; i += 2) {
+        if (fds[i].revents != 0) {
+            note_end(listener, fds[i].fd, wakeup);
+        }
     }
 }
 
@@ -309,6 +348,19 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     return wakeup->work;
 }
 
+/* With mutex held. On a cluster arm connects the others; until it does, and where it has no need
+ * to, one of them receives cancellations. */
+static quern_status connect_first(struct qn_redis_listener *listener, quern_error *err)
+{
+    struct qn_redis_ear *ear = NULL;
+    int node = 0;
+    if (listener->cluster != NULL &&
+        (listener->ear_count > 0 || qn_cluster_masters(listener->cluster, &node, 1) == 0)) {
+        return QUERN_OK;
+    }
+    return qn_redis_listener_connect(listener, node, &ear, err);
+}
+
 /* Until there is something to return or the time is up. *ret_asked: a cancellation has to be looked
  * up.
  */
@@ -321,7 +373,7 @@ static quern_status wait_for_notices(struct qn_redis_listener *listener, struct 
     while (status == QUERN_OK && !done) {
         status = qn_wake_state_is_unpaired(&listener->state)
                      ? qn_error_set(err, QUERN_E_CONNECT, "%s", listener->refusal)
-                     : qn_redis_listener_connect(listener, err);
+                     : connect_first(listener, err);
         done = status != QUERN_OK || wait_once(listener, sleep, wakeup);
     }
     *ret_asked = listener->cancel_id[0] != '\0';

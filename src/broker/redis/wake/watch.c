@@ -24,9 +24,16 @@ static quern_status try_watch(struct qn_redis *self, const char *queue, const ch
                               bool *ret_settled, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    struct qn_redis_pair pair;
+    struct qn_redis_pair pair = {.node = 0};
     qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
-    quern_status status = qn_redis_pair_prepare(self, &pair, err);
+    quern_status status = qn_redis_node_of(self, &pipeline, queue, &pair.node, err);
+    if (status == QUERN_OK && pair.node < 0) {
+        status = qn_error_set(err, QUERN_E_BUSY, "%s: no node owns the slot of %s",
+                              qn_failover_address(&self->failover), queue);
+    }
+    if (status == QUERN_OK) {
+        status = qn_redis_pair_prepare(self, pair.node, &pair, err);
+    }
     if (status == QUERN_OK) {
         qn_redis_pair_redirect(&pipeline, &pair);
         qn_pipeline_command(&pipeline, "HGET");
@@ -36,7 +43,9 @@ static quern_status try_watch(struct qn_redis *self, const char *queue, const ch
     }
     if (status == QUERN_OK) {
         const struct qn_reply *state;
-        *ret_settled = qn_redis_pair_settle(self, &pair, &pipeline);
+        const struct qn_pipeline_command *asked = &pipeline.commands[pipeline.command_count - 1];
+        *ret_settled = qn_redis_pair_settle(self, &pair, &pipeline) &&
+                       (self->cluster == NULL || asked->at == pair.node);
         status = qn_pipeline_reply(&pipeline, pipeline.command_count - 1, &state, err);
     }
     qn_pipeline_end(&pipeline);

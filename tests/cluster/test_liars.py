@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Nodes that lie: every request ends soon, with an error that says what is wrong."""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+QUERN = os.environ["QUERN"]
+PATIENCE_S = 90
+HELLO = (b"*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"
+         b"$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$7\r\ncluster\r\n"
+         b"$4\r\nrole\r\n$6\r\nmaster\r\n"
+         b"$7\r\nmodules\r\n*0\r\n")
+
+
+def bulk(text):
+    return b"$%d\r\n%s\r\n" % (len(text), text)
+
+
+def one_range(host, port, first=0, last=16383):
+    return b"*3\r\n:%d\r\n:%d\r\n*2\r\n%s:%d\r\n" % (first, last, bulk(host), port)
+
+
+class Node:
+    """Answers HELLO as a node, CLUSTER SLOTS by `slots`, anything else by `other`."""
+
+    def __init__(self, slots=None, other=None):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.slots = slots or (lambda: b"*1\r\n" + one_range(b"127.0.0.1", self.port))
+        self.other = other or (lambda: b"+OK\r\n")
+        self.asked = 0
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                link, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(link,), daemon=True).start()
+
+    def serve(self, link):
+        with link, link.makefile("rb") as file:
+            try:
+                while True:
+                    line = file.readline()
+                    if not line:
+                        return
+                    words = []
+                    for _ in range(int(line[1:])):
+                        size = int(file.readline()[1:])
+                        words.append(file.read(size + 2)[:-2])
+                    link.sendall(self.answer(words))
+            except OSError:
+                return
+
+    def answer(self, words):
+        if words[0] == b"HELLO":
+            return HELLO
+        if words[0] == b"CLUSTER":
+            return self.slots()
+        self.asked += 1
+        return self.other()
+
+    def stop(self):
+        self.listener.close()
+
+
+class Liars(unittest.TestCase):
+    def node(self, **answers):
+        node = Node(**answers)
+        self.addCleanup(node.stop)
+        return node
+
+    def refused(self, *nodes):
+        places = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        began = time.monotonic()
+        result = subprocess.run([QUERN, "--broker", f"redis-cluster://{places}", "stats"],
+                                capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertNotIn("Sanitizer", result.stderr)
+        self.assertLess(time.monotonic() - began, 45)
+        return result.stderr
+
+    def test_a_node_that_sends_us_to_itself(self):
+        node = self.node()
+        node.other = lambda: b"-MOVED 1 127.0.0.1:%d\r\n" % node.port
+        self.assertIn("from one to the other", self.refused(node))
+        self.assertLess(node.asked, 30)
+
+    def test_two_nodes_that_point_at_each_other(self):
+        one, two = self.node(), self.node()
+        one.other = lambda: b"-MOVED 1 127.0.0.1:%d\r\n" % two.port
+        two.other = lambda: b"-MOVED 1 127.0.0.1:%d\r\n" % one.port
+        self.assertIn("from one to the other", self.refused(one, two))
+        self.assertLess(one.asked + two.asked, 30)
+
+    def test_moved_to_no_place(self):
+        for words in (b"MOVED 1 a b:1", b"MOVED", b"MOVED 1", b"MOVED 1 h:99999",
+                      b"MOVED 1 ../../x:1", b"MOVED 1 " + b"h" * 5000 + b":1"):
+            node = self.node(other=lambda words=words: b"-" + words + b"\r\n")
+            self.assertRegex(self.refused(node), "to no place|MOVED")
+
+    def test_maps_that_cannot_be(self):
+        for slots in (b":1\r\n", b"*-1\r\n", b"$-1\r\n", b"*1\r\n:5\r\n", b"*1\r\n*0\r\n",
+                      b"*1\r\n" + one_range(b"a b", 1), b"*1\r\n" + one_range(b"h", 0),
+                      b"*1\r\n" + one_range(b"h", 70000), b"*1\r\n" + one_range(b"h", 1, 5, 20000),
+                      b"*2\r\n" + one_range(b"h", 1) + one_range(b"i", 1),
+                      b"*20000\r\n" + b":1\r\n" * 20000,
+                      b"*16384\r\n" + b"".join(one_range(b"h%d" % i, 1, i, i)
+                                               for i in range(16384)),
+                      b"-ERR This instance has cluster support disabled\r\n",
+                      b"*1000000000\r\n", b"$1000000000\r\n"):
+            node = self.node(slots=lambda slots=slots: slots)
+            words = self.refused(node)
+            self.assertRegex(words, "SLOTS|reply|too large|answer|Protocol|cluster support", words)
+
+    def test_a_cluster_without_slots_and_one_that_is_down(self):
+        node = self.node(slots=lambda: b"*0\r\n")
+        self.assertIn("no node owns the slot", self.refused(node))
+        node = self.node(other=lambda: b"-CLUSTERDOWN The cluster is down\r\n")
+        self.assertIn("the cluster is down", self.refused(node))
+
+    def test_all_nodes_are_gone(self):
+        node = self.node()
+        node.stop()
+        self.assertIn("onnection refused", self.refused(node))
+
+
+if __name__ == "__main__":
+    unittest.main()
