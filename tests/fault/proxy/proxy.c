@@ -23,6 +23,7 @@
 
 #define LINE_SIZE 512
 #define WORDS_MAX 16
+#define TEXT_SIZE 64
 
 static const char *const states[] = {[PROXY_OPEN] = "open",
                                      [PROXY_REFUSES] = "refuses",
@@ -64,20 +65,32 @@ static uint32_t faults_of(const char *list)
 
 /* --- Orders ------------------------------------------------------------------------- */
 
+struct texts {
+    char to[TEXT_SIZE];
+    char by[TEXT_SIZE];
+};
+
 struct desk {
     struct proxy *proxy;
+    struct texts texts[PROXY_RULES_MAX]; /* of the rules */
     struct proxy_rule rules[PROXY_RULES_MAX];
     size_t rule_count;
 };
 
-static void read_option(struct proxy_rule *rule, const char *word)
+static const char *keep(char out[TEXT_SIZE], const char *text)
+{
+    (void)snprintf(out, TEXT_SIZE, "%s", text);
+    return out;
+}
+
+static void read_option(struct proxy_rule *rule, struct texts *texts, const char *word)
 {
     size_t size = strcspn(word, "=");
     const char *value = word[size] == '=' ? word + size + 1 : "";
     if (strncmp(word, "to=", 3) == 0) {
-        rule->to = strdup(value);
+        rule->to = keep(texts->to, value);
     } else if (strncmp(word, "by=", 3) == 0) {
-        rule->by = strdup(value);
+        rule->by = keep(texts->by, value);
     } else if (strncmp(word, "error=", 6) == 0) {
         rule->error = proxy_error_text(value);
     } else if (strncmp(word, "skip=", 5) == 0) {
@@ -97,13 +110,15 @@ static void read_option(struct proxy_rule *rule, const char *word)
 
 static size_t add_rule(struct desk *desk, char *const words[], size_t count)
 {
-    struct proxy_rule rule = {.fault = count < 2 ? PROXY_NOTHING
-                                                 : proxy_fault_of(words[1], strlen(words[1]))};
-    for (size_t i = 2; i < count; i++) {
-        read_option(&rule, words[i]);
+    if (count < 2 || desk->rule_count == PROXY_RULES_MAX) {
+        refuse("rule");
     }
-    if (rule.fault == PROXY_NOTHING || (rule.fault == PROXY_ERROR && rule.error == NULL) ||
-        desk->rule_count == PROXY_RULES_MAX) {
+    struct texts *texts = &desk->texts[desk->rule_count];
+    struct proxy_rule rule = {.fault = proxy_fault_of(words[1], strlen(words[1]))};
+    for (size_t i = 2; i < count; i++) {
+        read_option(&rule, texts, words[i]);
+    }
+    if (rule.fault == PROXY_NOTHING || (rule.fault == PROXY_ERROR && rule.error == NULL)) {
         refuse("rule");
     }
     desk->rules[desk->rule_count++] = rule;
