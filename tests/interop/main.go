@@ -28,7 +28,11 @@ func network(address string) string {
 	return "tcp"
 }
 
-func asynqOptions(address string) asynq.RedisClientOpt {
+// An address may be cluster:HOST:PORT,HOST:PORT, where only clients and servers of asynq go.
+func asynqOptions(address string) asynq.RedisConnOpt {
+	if nodes, isCluster := strings.CutPrefix(address, "cluster:"); isCluster {
+		return asynq.RedisClusterClientOpt{Addrs: strings.Split(nodes, ",")}
+	}
 	return asynq.RedisClientOpt{Network: network(address), Addr: address}
 }
 

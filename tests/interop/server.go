@@ -212,7 +212,7 @@ func runServer(address, text string) error {
 	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
-	stop, err := startServer(redisClient(address), config)
+	stop, err := startServer(asynqOptions(address).MakeRedisClient().(redis.UniversalClient), config)
 	if err != nil {
 		return err
 	}
