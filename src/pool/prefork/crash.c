@@ -3,7 +3,8 @@
  *
  * It runs on a stack of its own, because the usual one may be full. It allocates nothing and takes
  * no lock of ours: the backtrace goes through a memfd that was made before, into the page. The
- * unwinder loads a library at its first use, so it is used once when we start.
+ * unwinder loads a library at its first use, so it is used once when we start. The loader names
+ * exported functions; others are named behind their line by the symbols that the zygote has read.
  *
  * The rest of the program may be in any state. A second fault, in the unwinder, ends the handler
  * with what it has; so does a clock, should it meet a lock that is never freed. In each case the
@@ -20,7 +21,15 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { STACK_SIZE = 131072, FRAMES_MAX = 48, CLOCK_S = 2 };
+#include "base/symbols.h"
+
+enum {
+    STACK_SIZE = 131072,
+    FRAMES_MAX = 48,
+    CLOCK_S = 2,
+    LINE_SIZE_MAX = 4096,
+    NAME_SIZE_MAX = 128
+};
 
 static const int handled[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGXCPU};
 
@@ -31,6 +40,9 @@ static struct {
     _Atomic int signal;       /* the first one; 0: none */
     _Atomic size_t text_size; /* written to the page so far */
 } crash;
+
+/* Of the zygote and its children. */
+static struct qn_symbols symbols;
 
 static void put(const char *text, size_t size)
 {
@@ -96,21 +108,42 @@ static void put_head(int number, const siginfo_t *info)
     put_text("\n");
 }
 
+/* Copies the line of this frame from the memfd, which has it behind `from`; returns where the next
+ * one begins. */
+static off_t put_frame(void *frame, uintptr_t address, off_t from)
+{
+    char line[LINE_SIZE_MAX];
+    backtrace_symbols_fd(&frame, 1, crash.text_fd);
+    ssize_t size = pread(crash.text_fd, line, sizeof line, from);
+    off_t end = lseek(crash.text_fd, 0, SEEK_CUR);
+    if (size <= 0) {
+        return end;
+    }
+    size_t used = (size_t)size;
+    used -= line[used - 1] == '\n' ? 1 : 0;
+    put(line, used);
+    const char *name = NULL;
+    if (memmem(line, used, "(+", 2) != NULL) {
+        name = qn_symbols_find(&symbols, address);
+    }
+    if (name != NULL && name[0] != '\0') {
+        put_text(" ");
+        put(name, strnlen(name, NAME_SIZE_MAX));
+    }
+    put_text("\n");
+    return end;
+}
+
 static void put_backtrace(void)
 {
     void *frames[FRAMES_MAX];
     int count = backtrace(frames, FRAMES_MAX);
     int skipped = count > 3 ? 3 : 0; /* this function, the handler, the return from it */
-    if (crash.text_fd < 0 || count <= 0) {
-        return;
-    }
-    backtrace_symbols_fd(frames + skipped, count - skipped, crash.text_fd);
-    struct qn_room room = qn_page_text_room(crash.page);
-    size_t used = crash.text_size;
-    ssize_t size = pread(crash.text_fd, (char *)room.data + used, room.size - used, 0);
-    if (size > 0) {
-        crash.text_size = used + (size_t)size;
-        qn_page_set_text_size(crash.page, (uint32_t)(used + (size_t)size));
+    off_t at = 0;
+    for (int i = skipped; i < count && crash.text_fd >= 0; i++) {
+        /* Of the others it is the place behind the call, which may be in the next function. */
+        uintptr_t back = i > skipped ? 1 : 0;
+        at = put_frame(frames[i], (uintptr_t)frames[i] - back, at);
     }
 }
 
@@ -151,6 +184,11 @@ static bool is_default(int number)
     struct sigaction before;
     return sigaction(number, NULL, &before) == 0 && (before.sa_flags & SA_SIGINFO) == 0 &&
            before.sa_handler == SIG_DFL;
+}
+
+void qn_crash_prepare(void)
+{
+    qn_symbols_load(&symbols);
 }
 
 void qn_crash_handle(struct qn_page *page)

@@ -5,6 +5,8 @@
 
 #include "pool/prefork/page.h"
 
+/* In the zygote, once all is loaded: reads the names of functions that its children may die in. */
+void qn_crash_prepare(void);
 /* Handles the signals of crashes in this process: writes the signal, the address and a backtrace
  * to the page, then lets the signal have its default effect. Signals that have a handler already,
  * as one of a sanitizer, keep it. Once per process, before it has other threads. */

@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "base/memory/list.h"
+#include "pool/prefork/crash.h"
 #include "pool/prefork/zygote_guard.h"
 #include "pool/prefork/zygote_wire.h"
 
@@ -425,6 +426,9 @@ int qn_zygote_main(const struct qn_zygote_program *program, int socket_fd, int w
     (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
     qn_zygote_setup_signals();
     open_standard_fds();
+    if (program->run_child != NULL) {
+        qn_crash_prepare();
+    }
     int kept[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket_fd, worker_fd};
     qn_zygote_setup_close_but(kept, sizeof kept / sizeof *kept);
     qn_list_init(&zygote.records);

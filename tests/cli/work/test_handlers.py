@@ -151,6 +151,8 @@ QUERN_HANDLERS(mux, err)
         lines = re.findall(r"^\S*handlers\.so\((\+0x[0-9a-f]+)\)", self.task("c")["error"],
                            re.MULTILINE)
         self.assertGreater(len(lines), 1, self.task("c")["error"])
+        self.assertRegex(self.task("c")["error"], r"handlers\.so\(\S+ fall_down\n.*"
+                         r"handlers\.so\(\S+ crash\n", "the names of static functions")
         if shutil.which("addr2line") is None:
             self.skipTest("no addr2line")
         result = subprocess.run(["addr2line", shown[1], self.path("handlers.so"), *lines],
