@@ -16,6 +16,7 @@
 #include "broker/sqlite/sqlite.h"
 #include "broker/url/url_advice.h"
 #include "broker/url/url_list.h"
+#include "broker/url/url_spelling.h"
 #include "task/limits.h"
 #include "task/name.h"
 
@@ -37,13 +38,14 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
 {
     struct qn_broker_options defaults = {0};
     struct qn_url parsed = {0};
-    if (qn_url_list_is_server(url) && qn_url_next(url) != NULL) {
+    if (qn_url_spelling_is_server(url) && qn_url_next(url) != NULL) {
         return open_list(url, options != NULL ? options : &defaults, ret_broker, err);
     }
     quern_status status = qn_url_parse(url, &parsed, err);
     if (status != QUERN_OK) {
         return status;
     }
+    qn_url_spelling_resolve(&parsed);
     status = qn_url_advice(&parsed, err);
     if (status != QUERN_OK) {
         qn_url_finish(&parsed);
@@ -67,15 +69,15 @@ quern_status qn_broker_open(const char *url, const struct qn_broker_options *opt
 
 quern_status qn_broker_check_queue(const char *url, const char *name, quern_error *err)
 {
-    return qn_url_list_is_server(url) ? qn_name_check_served(name, err)
-                                      : qn_name_check_queue(name, err);
+    return qn_url_spelling_is_server(url) ? qn_name_check_served(name, err)
+                                          : qn_name_check_queue(name, err);
 }
 
 bool qn_broker_may_come(const char *url, quern_status status)
 {
     bool unreached = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
     return status == QUERN_E_BUSY || status == QUERN_E_FULL ||
-           (unreached && qn_url_list_is_server(url));
+           (unreached && qn_url_spelling_is_server(url));
 }
 
 bool qn_broker_is_gone(struct qn_broker *broker, quern_error *err)

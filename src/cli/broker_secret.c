@@ -14,6 +14,7 @@
 #include "base/memory/secret.h"
 #include "base/text/str.h"
 #include "base/text/url.h"
+#include "broker/url/url_spelling.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
 
@@ -23,7 +24,7 @@
 /* The first such parameter of the URL; NULL: there is none, or it is not for Redis. */
 static const char *find_param(const char *url)
 {
-    if (!qn_str_starts_with(url, "redis")) {
+    if (!qn_url_spelling_is_server(url)) {
         return NULL;
     }
     for (const char *at = strchr(url, '?'); at != NULL; at = strchr(at, '&')) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* broker_url.c - finds the broker of a command, and opens it.
  *
- * Order: --broker, QUERN_BROKER, the default file. The default's directories are made with mode
- * 0700 by commands that enqueue or work, because tasks may be confidential. Failure paths: no home
- * directory and a wrong URL are configuration (78); a broker that cannot be reached or does not
- * exist is not available (69). */
+ * Order: --broker, QUERN_BROKER, REDIS_URL (which hosts set for a server), the default file. The
+ * default's directories are made with mode 0700 by commands that enqueue or work, because tasks may
+ * be confidential. Failure paths: no home directory and a wrong URL are configuration (78); a
+ * broker that cannot be reached or does not exist is not available (69). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,15 +71,26 @@ static int check_shared(const struct qn_cli *cli, const char *url)
     return QN_EXIT_CONFIG;
 }
 
+/* NULL: none is set. */
+static const char *from_environment(void)
+{
+    const char *ours = getenv("QUERN_BROKER");
+    const char *theirs = getenv("REDIS_URL");
+    if (ours != NULL && ours[0] != '\0') {
+        return ours;
+    }
+    return theirs != NULL && theirs[0] != '\0' ? theirs : NULL;
+}
+
 int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
-    const char *env = getenv("QUERN_BROKER");
+    const char *env = from_environment();
     if (given != NULL) {
         *ret_url = given;
         return check_shared(cli, given);
     }
-    bool is_default = env == NULL || env[0] == '\0';
+    bool is_default = env == NULL;
     int exit_code = QN_EXIT_OK;
     if (cli->broker_url == NULL) {
         exit_code =
@@ -121,9 +132,8 @@ static char *missing_directory(const char *url)
 static void report_missing_directory(const struct qn_cli *cli, const char *directory,
                                      const char *text)
 {
-    const char *env = getenv("QUERN_BROKER");
     bool is_default =
-        cli->args.globals[QN_GLOBAL_BROKER].text == NULL && (env == NULL || env[0] == '\0');
+        cli->args.globals[QN_GLOBAL_BROKER].text == NULL && from_environment() == NULL;
     if (is_default) {
         qn_cli_message(cli, "%s (the first enqueue or work creates it)", text);
     } else {

@@ -192,5 +192,9 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
                             connection->endpoint->peer.address,
                             (long long)connection->endpoint->peer.connect_timeout_ms);
     }
+    const struct qn_peer *peer = &connection->endpoint->peer;
+    if (status == QUERN_E_CONNECT && peer->tls == NULL && peer->host[0] != '\0') {
+        qn_error_prefix(err, "the login failed (if the port speaks TLS, write rediss://)");
+    }
     return status;
 }

@@ -19,6 +19,7 @@
 #include "base/memory/sized.h"
 #include "base/text/number.h"
 #include "base/text/str.h"
+#include "broker/reload.h"
 #include "pool/until_signal.h"
 #include "task/limits.h"
 
@@ -56,6 +57,18 @@ void qn_scheduler_free_zones(struct qn_zones *zones)
     }
 }
 
+/* The certificates of its URL, if it names any. */
+static void reload_broker(struct quern_scheduler *scheduler)
+{
+    quern_error error = {0};
+    quern_status status =
+        scheduler->broker == NULL ? QUERN_OK : qn_reload_certificates(scheduler->broker, &error);
+    if (status != QUERN_OK && status != QUERN_E_UNSUPPORTED) {
+        QN_LOG(&scheduler->log, QUERN_LOG_WARN, "certificates not reloaded, the old ones stay",
+               QN_LOG_TEXT("error", error.text));
+    }
+}
+
 quern_status qn_scheduler_reload_all(struct quern_scheduler *scheduler, quern_error *err)
 {
     struct qn_zones *zones = NULL;
@@ -73,6 +86,7 @@ quern_status qn_scheduler_reload_all(struct quern_scheduler *scheduler, quern_er
     qn_scheduler_free_zones(before);
     qn_files_reload(&scheduler->files);
     scheduler->must_sync = true;
+    reload_broker(scheduler);
     QN_LOG(&scheduler->log, QUERN_LOG_INFO, "files and time zones are read again",
            QN_LOG_TEXT("scheduler", scheduler->leader.id));
     return QUERN_OK;

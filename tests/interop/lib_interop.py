@@ -17,8 +17,10 @@ import time
 import lib_quern
 from lib_quern import PATIENCE_S, QuernTest
 from lib_redis import Redis, die_with_parent
+from lib_tls import TlsRedis
 
 EXIT_SKIPPED = 77
+OVER_TLS = "QUERN_TEST_TLS" in os.environ  # all but the words of the tests themselves
 
 
 def b64(data):
@@ -83,8 +85,8 @@ def payload_of(ours, name="payload"):
 class Peer:
     """Go asynq's client and Inspector."""
 
-    def __init__(self, program, redis_path):
-        self.process = subprocess.Popen([program, "rpc", redis_path], stdin=subprocess.PIPE,
+    def __init__(self, program, address):
+        self.process = subprocess.Popen([program, "rpc", address], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True,
                                         preexec_fn=die_with_parent)
 
@@ -114,10 +116,16 @@ class InteropTest(QuernTest):
 
     @classmethod
     def setUpClass(cls):
-        cls.redis = Redis(*cls.server_options)
+        if OVER_TLS:
+            cls.redis = TlsRedis(*cls.server_options)
+        else:
+            cls.redis = Redis(*cls.server_options)
         cls.addClassCleanup(cls.redis.stop)
+        cls.address = cls.redis.address if OVER_TLS else cls.redis.path  # as Go names it
+        if OVER_TLS:
+            os.environ["ASYNQ_PEER_CA"] = cls.redis.place("ca.pem")
         if cls.needs_go:
-            cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
+            cls.go = Peer(os.environ["INTEROP_PEER"], cls.address)
             cls.addClassCleanup(cls.go.stop)
 
     def empty(self):
@@ -167,7 +175,7 @@ class InteropTest(QuernTest):
                   "forward_ms": 50, "shutdown_ms": 300, **more}
         if retry_ms is None:
             del config["retry_delay_ms"]
-        return self.start(os.environ["INTEROP_PEER"], "server", self.redis.path,
+        return self.start(os.environ["INTEROP_PEER"], "server", self.address,
                           json.dumps(config))
 
     def quern_worker(self, name="quern", queues=("default",), concurrency=4, retry_ms=1,

@@ -8,11 +8,14 @@
 //	asynq_peer scheduler REDIS      a scheduler and a PeriodicTaskManager (scheduler.go)
 //	asynq_peer record REDIS FOLDER  writes the golden traffic of tests/interop/golden (record.go)
 //
-// REDIS is host:port, or the path of a Unix socket. Times are Unix nanoseconds, durations
+// REDIS is host:port, or the path of a Unix socket. With ASYNQ_PEER_CA, a PEM file, it is spoken to
+// by TLS. Times are Unix nanoseconds, durations
 // milliseconds, bytes base64, and null is Go's nil.
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"strings"
@@ -28,16 +31,32 @@ func network(address string) string {
 	return "tcp"
 }
 
+// Nil: a plain connection.
+func tlsConfig() *tls.Config {
+	path := os.Getenv("ASYNQ_PEER_CA")
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	roots := x509.NewCertPool()
+	if err != nil || !roots.AppendCertsFromPEM(text) {
+		fmt.Fprintln(os.Stderr, "asynq_peer: no certificate in", path)
+		os.Exit(1)
+	}
+	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+}
+
 // An address may be cluster:HOST:PORT,HOST:PORT, where only clients and servers of asynq go.
 func asynqOptions(address string) asynq.RedisConnOpt {
 	if nodes, isCluster := strings.CutPrefix(address, "cluster:"); isCluster {
-		return asynq.RedisClusterClientOpt{Addrs: strings.Split(nodes, ",")}
+		return asynq.RedisClusterClientOpt{Addrs: strings.Split(nodes, ","), TLSConfig: tlsConfig()}
 	}
-	return asynq.RedisClientOpt{Network: network(address), Addr: address}
+	return asynq.RedisClientOpt{Network: network(address), Addr: address, TLSConfig: tlsConfig()}
 }
 
 func redisClient(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{Network: network(address), Addr: address})
+	return redis.NewClient(&redis.Options{
+		Network: network(address), Addr: address, TLSConfig: tlsConfig()})
 }
 
 func main() {

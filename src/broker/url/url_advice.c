@@ -118,10 +118,9 @@ quern_status qn_url_advice(const struct qn_url *url, quern_error *err)
         const char *advice;
     } schemes[] = {
         {"redis+sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
+        {"rediss+sentinel", QUERN_E_INVALID, "write rediss-sentinel://host,host/0?master=NAME"},
+        {"redis+cluster", QUERN_E_INVALID, "write redis-cluster://host:port,host:port"},
         {"sentinel", QUERN_E_INVALID, "write redis-sentinel://host,host/0?master=NAME"},
-        {"valkey", QUERN_E_INVALID, "write redis://host:port, also for Valkey"},
-        {"unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
-        {"redis+unix", QUERN_E_INVALID, "write redis-socket:///path/to.sock"},
         {"file", QUERN_E_INVALID, "write the path alone or sqlite:///path/file.db"},
         {"memory", QUERN_E_INVALID, "write memory: or memory:NAME"},
         {"sqlite3", QUERN_E_INVALID, "write sqlite:///path/file.db"},

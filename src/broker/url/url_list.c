@@ -3,18 +3,11 @@
 #include "broker/url/url_list.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "base/error.h"
 #include "base/memory/secret.h"
 #include "broker/url/url_advice.h"
-
-/* A file may be named redis.db. */
-bool qn_url_list_is_server(const char *text)
-{
-    return text != NULL && strncasecmp(text, "redis", strlen("redis")) == 0 &&
-           strstr(text, "://") != NULL;
-}
+#include "broker/url/url_spelling.h"
 
 bool qn_url_list_is_redis(const struct qn_url *url)
 {
@@ -40,6 +33,7 @@ static quern_status add_url(struct qn_url_list *list, const char *text, quern_er
         return status;
     }
     list->count++;
+    qn_url_spelling_resolve(url);
     status = qn_url_advice(url, err);
     return status == QUERN_OK && !qn_url_list_is_redis(url)
                ? qn_error_set(err, QUERN_E_INVALID,

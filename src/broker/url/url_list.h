@@ -15,8 +15,6 @@ struct qn_url_list {
     size_t count;
 };
 
-/* Whether the text, if it is a URL at all, is one of a server; NULL: no. */
-bool qn_url_list_is_server(const char *text);
 /* Whether the scheme is one of Redis. */
 bool qn_url_list_is_redis(const struct qn_url *url);
 /* QUERN_E_INVALID: one of them is wrong, or not of Redis. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/handlers/zygote.h"
+#include "worker/link/certificates.h"
 #include "worker/prefork/nursery.h"
 
 /* Whether --child-runs and --child-rss make sense, if they are given. */
@@ -80,13 +81,35 @@ static void say(struct qn_work *work, quern_log_level level, const char *text)
     qn_work_log_message(level, text, &work->log);
 }
 
+/* False: there is nothing of that kind. */
+static bool reload_certificates(struct qn_work *work, quern_worker *worker)
+{
+    quern_error err;
+    quern_status status = worker == NULL ? QUERN_E_STATE : qn_certificates_renew(worker, &err);
+    if (status == QUERN_E_STATE || status == QUERN_E_UNSUPPORTED) {
+        return false; /* or the broker is opened in a moment, and reads them then */
+    }
+    if (status == QUERN_OK) {
+        say(work, QUERN_LOG_INFO, "certificates reloaded");
+        return true;
+    }
+    char text[sizeof err.text + 64];
+    (void)snprintf(text, sizeof text, "certificates not reloaded, the old ones stay: %s", err.text);
+    say(work, QUERN_LOG_WARN, text);
+    return true;
+}
+
 bool qn_work_handlers_reload(quern_worker *worker, void *user)
 {
     struct qn_work *work = user;
     quern_error err;
     quern_zygote *zygote = NULL;
+    bool had_certificates = reload_certificates(work, worker);
     if (work->handlers.path == NULL) {
-        say(work, QUERN_LOG_INFO, "nothing to reload; restart the worker to change its options");
+        if (!had_certificates) {
+            say(work, QUERN_LOG_INFO,
+                "nothing to reload; restart the worker to change its options");
+        }
         return false;
     }
     if (worker == NULL) { /* it has not started, or has ended */

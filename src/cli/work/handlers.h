@@ -39,8 +39,9 @@ QUERN_NODISCARD int qn_work_handlers_open(struct qn_work *work,
 /* How the worker uses it. */
 void qn_work_handlers_set(const struct qn_work *work, size_t children,
                           quern_worker_options *options);
-/* For qn_work_signal_service; user is a struct qn_work: loads the object again. Without one
- * it logs that there is nothing to reload. True: its patterns are others, which takes a restart. */
+/* For qn_work_signal_service; user is a struct qn_work: reads the certificates of the broker again,
+ * and loads the object again. Without both it logs that there is nothing to reload. True: its
+ * patterns are others, which takes a restart. */
 bool qn_work_handlers_reload(quern_worker *worker, void *user);
 /* After the worker was freed. */
 void qn_work_handlers_finish(struct qn_work *work);
