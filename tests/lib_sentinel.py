@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from lib_redis import Connection, RedisError, die_with_parent
@@ -30,7 +31,6 @@ def free_ports(count):
 
 class TcpConnection(Connection):
     def __init__(self, port, timeout_s=PATIENCE_S):  # pylint: disable=super-init-not-called
-        import threading  # pylint: disable=import-outside-toplevel
         self.lock = threading.Lock()
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self.file = self.socket.makefile("rb")
@@ -147,16 +147,27 @@ class SentinelSet:
                 self.sentinels.append(Node(
                     os.path.join(self.folder, f"sentinel-{index}"), port,
                     sentinel=self.configuration(master.port), password=sentinel_password))
+            for node in self.sentinels:
+                self.hurry(node)
             until(lambda: all(self.is_known(node) for node in self.sentinels),
                   "the sentinels know each other and the replicas")
         except BaseException:
             self.stop()
             raise
 
+    @staticmethod
+    def hurry(sentinel):
+        """Looks at its servers more often than each 10 s, where this version can be told to."""
+        try:
+            sentinel.do("SENTINEL", "DEBUG", "INFO-PERIOD", 300, "PUBLISH-PERIOD", 300,
+                        "ASK-PERIOD", 200)
+        except RedisError:
+            pass
+
     def configuration(self, port):
         lines = [f"sentinel monitor {MASTER} 127.0.0.1 {port} 2",
                  f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}",
-                 f"sentinel failover-timeout {MASTER} 3000",
+                 f"sentinel failover-timeout {MASTER} 1500",
                  f"sentinel parallel-syncs {MASTER} 2"]
         if self.password:
             lines.append(f"sentinel auth-pass {MASTER} {self.password}")

@@ -21,8 +21,19 @@ typedef struct quern_client_options {
     int64_t command_timeout_ms;      /* of one enqueue, retries included; 0: 10 s */
     size_t payload_size_max;         /* 0: 32 MiB; at most 512 MiB */
     const struct quern_clock *clock; /* NULL: the system's; see quern/testing.h */
-    int64_t room_wait_ms; /* how long a call waits for room in a queue that has its max_pending
+    int64_t room_wait_ms;    /* how long a call waits for room in a queue that has its max_pending
                            * tasks (quern_queue_settings), before QUERN_E_FULL; 0: it does not */
+    int64_t connect_wait_ms; /* how long opening waits for a broker that is absent or busy, and may
+                              * come; 0: it does not */
+    bool no_wait;            /* an enqueue fails at once while the broker is absent or busy; else it
+                              * is tried again for command_timeout_ms */
+    uint8_t reserved[7];
+    /* Called for each failed attempt to connect to a server, by the thread that connects; and the
+     * choice of the next one of several servers after `current` failed (NULL: as the URL says).
+     * They must not use the client. May be NULL. */
+    void (*on_link_failure)(const quern_link_failure *failure, void *user);
+    size_t (*choose_server)(size_t count, size_t current, void *user);
+    void *link_user;
 } quern_client_options;
 
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", created if it does not
@@ -45,7 +56,9 @@ QUERN_API void quern_client_free(quern_client *client);
  * task, which the caller frees. Errors: QUERN_E_INVALID (the text names the field),
  * QUERN_E_DUPLICATE (an equal task holds the unique lock), QUERN_E_CONFLICT (a task with this id
  * exists), QUERN_E_FULL (the queue has its max_pending tasks, see quern_queue_settings and
- * room_wait_ms; or no space is left), broker errors. With QUERN_E_DUPLICATE and QUERN_E_CONFLICT,
+ * room_wait_ms; or no space is left), QUERN_E_NOT_REPLICATED (it is stored, but too few replicas
+ * confirmed it in time, see the parameter wait of URLs: do not enqueue it again; ret_info receives
+ * it), broker errors. With QUERN_E_DUPLICATE and QUERN_E_CONFLICT,
  * and no other error, ret_info receives the existing task, which the caller frees too, unless it is
  * gone by then: so set *ret_info to NULL before. After a lost reply the request is repeated until
  * command_timeout_ms is over; then the call fails with QUERN_E_UNKNOWN, with the id in err. */

@@ -14,6 +14,8 @@
 #ifndef QUERN_STATUS_H
 #define QUERN_STATUS_H
 
+#include <stdint.h>
+
 #include "quern/export.h"
 
 #ifdef __cplusplus
@@ -48,6 +50,15 @@ typedef struct quern_error {
     quern_status code;
     char text[252]; /* NUL-terminated; a fixed buffer, so that out-of-memory can be reported, too */
 } quern_error;
+
+/* One failed attempt to connect to a server, for callbacks. The texts are gone after it returns. */
+typedef struct quern_link_failure {
+    const char *address; /* of the server, without password */
+    const char *error;
+    int32_t status;     /* a quern_status */
+    uint32_t attempts;  /* that failed in a row, this one included */
+    int64_t failing_ms; /* since the first of them */
+} quern_link_failure;
 
 /* The name of a status, for example "duplicate". A static string; "unknown status" for others. */
 QUERN_API const char *quern_status_name(quern_status status);

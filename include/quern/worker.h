@@ -99,6 +99,11 @@ typedef struct quern_worker_options {
     bool ack_on_failure;
     bool ack_on_timeout;
     uint8_t reserved_too[2]; /* 0 */
+    /* Called for each failed attempt to connect to a server, by the thread that connects, several
+     * at a time; and the choice of the next one of several servers after `current` failed (NULL: as
+     * the URL says). They are called with `user`, and may call only quern_worker_stop. */
+    void (*on_link_failure)(const quern_link_failure *failure, void *user);
+    size_t (*choose_server)(size_t count, size_t current, void *user);
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

@@ -45,6 +45,8 @@ struct worker_options {
     bool ack_on_timeout = false;
     std::function<void(quern_log_level, std::string_view)> on_log{};
     std::function<void(const quern_run_report &)> on_run{};
+    std::function<void(const quern_link_failure &)> on_link_failure{};
+    std::function<std::size_t(std::size_t count, std::size_t current)> choose_server{};
 };
 
 /* Runs the handlers of a mux, which it owns. */
@@ -220,6 +222,8 @@ class worker
             out.host = detail::text_or_null(options.host);
             out.on_log = options.on_log ? call_log : nullptr;
             out.on_run = options.on_run ? call_run : nullptr;
+            out.on_link_failure = options.on_link_failure ? call_link_failure : nullptr;
+            out.choose_server = options.choose_server ? call_choose_server : nullptr;
             out.user = this;
             return out;
         }
@@ -237,6 +241,22 @@ class worker
         try {
             static_cast<parts *>(user)->options.on_run(*report);
         } catch (...) { /* it cannot be reported */
+        }
+    }
+    static void call_link_failure(const quern_link_failure *failure, void *user) noexcept
+    {
+        try {
+            static_cast<parts *>(user)->options.on_link_failure(*failure);
+        } catch (...) { /* it cannot be reported */
+        }
+    }
+    static std::size_t call_choose_server(std::size_t count, std::size_t current,
+                                          void *user) noexcept
+    {
+        try {
+            return static_cast<parts *>(user)->options.choose_server(count, current);
+        } catch (...) { /* the next one */
+            return (current + 1) % count;
         }
     }
     void close() noexcept

@@ -39,6 +39,7 @@
 #include "task/task.h"
 
 struct qn_broker;
+struct qn_failover_rules;
 
 /* --- Opening ------------------------------------------------------------------------ */
 
@@ -47,7 +48,9 @@ struct qn_broker_options {
     int64_t connect_timeout_ms;      /* 0: 5 s */
     int64_t command_timeout_ms; /* how long one operation may wait for a lock or a reply; 0: 10 s */
     bool create;                /* make the file if there is none */
-    bool init;                  /* add our tables to a file that has others (quern db init) */
+    const struct qn_failover_rules *failover; /* of servers; NULL: no callbacks, the strategy of the
+                                               * URL; see redis/failover/failover.h */
+    bool init; /* add our tables to a file that has others (quern db init) */
 };
 
 /* url: "sqlite:///path?..." or a plain path. QUERN_E_INVALID: unknown scheme or parameter;
@@ -113,7 +116,8 @@ struct qn_enqueue {
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,
  * QUERN_E_CONFLICT, QUERN_E_FULL (the queue has its max_pending tasks, see quern_queue_settings)
- * or, where one transaction does not store them all, the error of its part. Order is kept. The lock
+ * or, where one transaction does not store them all, the error of its part; or
+ * QUERN_E_NOT_REPLICATED: it is stored, but too few replicas confirmed it. Order is kept. The lock
  * is tested before the id; when the id conflicts, no lock is left behind. Wakes sleeping workers.
  */
 typedef quern_status qn_enqueue_fn(struct qn_broker *broker, const struct qn_enqueue *enqueue,

@@ -14,6 +14,7 @@
 #include "base/memory/sized.h"
 #include "base/text/number.h"
 #include "client/existing.h"
+#include "client/link.h"
 #include "client/room.h"
 
 #define COMMAND_TIMEOUT_MS_DEFAULT 10000
@@ -29,6 +30,9 @@ static quern_status check_options(quern_client_options *options, quern_error *er
     }
     if (options->room_wait_ms < 0 || options->room_wait_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "room_wait_ms: must be 0 to 100 years");
+    }
+    if (options->connect_wait_ms < 0 || options->connect_wait_ms > QN_DURATION_MS_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID, "connect_wait_ms: must be 0 to 100 years");
     }
     if (options->payload_size_max > QN_PAYLOAD_SIZE_LIMIT) {
         return qn_error_set(err, QUERN_E_INVALID, "payload_size_max: more than 512 MiB");
@@ -70,13 +74,8 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
     client->command_timeout_ms = options.command_timeout_ms;
     client->payload_size_max = options.payload_size_max;
     client->room_wait_ms = options.room_wait_ms;
-    const struct qn_broker_options broker_options = {
-        .clock = client->clock,
-        .connect_timeout_ms = options.connect_timeout_ms,
-        .command_timeout_ms = options.command_timeout_ms,
-        .create = true,
-    };
-    status = qn_broker_open(url, &broker_options, &client->broker, err);
+    client->no_wait = options.no_wait;
+    status = qn_link_open(url, &options, &client->broker, err);
     if (status != QUERN_OK) {
         goto fail_client;
     }

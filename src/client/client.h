@@ -28,6 +28,7 @@ struct quern_client {
     int64_t command_timeout_ms;
     size_t payload_size_max;
     int64_t room_wait_ms;
+    bool no_wait;
 
     pthread_mutex_t mutex;
     pthread_cond_t idle;    /* calls is 0 */

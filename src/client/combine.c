@@ -11,7 +11,8 @@
  *
  * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is absent
  * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
- * deadline, which is the earliest of the batch; the stamp makes that harmless. When a batch of
+ * deadline, which is the earliest of the batch; the stamp makes that harmless. (With no_wait only
+ * the lost reply is.) When a batch of
  * several callers is refused as a whole, each request is tried once more on its own, so that no
  * caller sees a failure caused by the task of another. A caller whose time is up before any leader
  * took its request leaves the list: nothing of it was stored. */
@@ -116,7 +117,8 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
         if (status == QUERN_OK) {
             return QUERN_OK;
         }
-        bool again = in_doubt || qn_broker_may_recover(client->broker, status);
+        bool may_come = !client->no_wait && qn_broker_may_recover(client->broker, status);
+        bool again = in_doubt || may_come;
         if (!again || qn_clock_mono_ns() >= deadline_mono_ns) {
             return in_doubt ? QUERN_E_UNKNOWN : status;
         }
@@ -350,7 +352,8 @@ void qn_combine_request(quern_client *client, struct qn_request *request)
     pthread_mutex_unlock(&client->mutex);
 
     pthread_cond_destroy(&request->changed);
-    if (request->failed || request->limited) {
+    bool stored = request->failed && request->error.code == QUERN_E_NOT_REPLICATED;
+    if ((request->failed && !stored) || request->limited) {
         quern_task_info_free(request->info);
         request->info = NULL;
     }

@@ -41,6 +41,12 @@ quern_status qn_request_refuse(const struct qn_task *task, quern_status status, 
         return qn_error_set(err, status, "queue %s: a task with id %s already exists", task->queue,
                             task->id);
     }
+    if (status == QUERN_E_NOT_REPLICATED) {
+        return qn_error_set(err, status,
+                            "queue %s: task %s is stored, but too few replicas confirmed it in "
+                            "time: do not enqueue it again",
+                            task->queue, task->id);
+    }
     return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,
                         quern_status_name(status));
 }

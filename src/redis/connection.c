@@ -27,7 +27,7 @@ void qn_connection_init_at(struct qn_connection *connection, struct qn_endpoint 
 
 void qn_connection_init(struct qn_connection *connection, struct qn_failover *failover)
 {
-    const struct qn_choice choice = qn_failover_current(failover);
+    const struct qn_server_choice choice = qn_failover_current(failover);
     qn_connection_init_at(connection, choice.endpoint);
     qn_endpoint_unref(choice.endpoint);
     connection->failover = failover;

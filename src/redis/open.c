@@ -61,7 +61,7 @@ static bool may_pass(quern_status status)
     return status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_BUSY;
 }
 
-static void use(struct qn_connection *connection, const struct qn_choice *choice)
+static void use(struct qn_connection *connection, const struct qn_server_choice *choice)
 {
     qn_endpoint_unref(connection->endpoint);
     connection->endpoint = choice->endpoint;
@@ -83,7 +83,7 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
     size_t cycle = qn_failover_cycle(failover);
     quern_status status = QUERN_E_CONNECT;
     for (size_t left = cycle; left > 0 && may_pass(status); left--) {
-        struct qn_choice choice;
+        struct qn_server_choice choice;
         status = qn_failover_choose(failover, deadline_mono_ns, &choice, &error);
         if (status != QUERN_OK) {
             break; /* the source does not know either */

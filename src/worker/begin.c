@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory/secret.h"
+#include "redis/failover/failover.h"
 #include "worker/internal.h"
 #include "worker/keeper/upkeep.h"
 #include "worker/queue_check.h"
@@ -24,9 +25,25 @@ void qn_begin_hurry(struct quern_worker *worker, bool hurry)
                            hurry);
 }
 
+/* Failures are logged by who backs off (backoff.h): one line an outage. */
+static void log_switch(const struct qn_link_event *event, void *user)
+{
+    struct quern_worker *worker = user;
+    if (event->kind == QN_LINK_SWITCHED) {
+        QN_LOG(&worker->log, QUERN_LOG_WARN, "broker is another server now",
+               QN_LOG_TEXT("address", event->address));
+    }
+}
+
 static quern_status open_broker(struct quern_worker *worker, const char *url, quern_error *err)
 {
+    const struct qn_failover_rules rules = {.choose = worker->options.choose_server,
+                                            .on_failure = worker->options.on_link_failure,
+                                            .user = worker->options.user,
+                                            .on_event = log_switch,
+                                            .event_user = worker};
     const struct qn_broker_options options = {
+        .failover = &rules,
         .clock = worker->options.clock,
         .command_timeout_ms = worker->options.lease_ms / 3,
         .create = true,

@@ -11,7 +11,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has changed its size")
 
 #ifdef __LP64__ /* other sizes of pointers are not recorded */
-SIZE(quern_client_options, 40);
+SIZE(quern_client_options, 80);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_entry, 48);
@@ -26,6 +26,7 @@ SIZE(quern_handler_options, 120);
 SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
 SIZE(quern_limit, 56);
+SIZE(quern_link_failure, 32);
 SIZE(quern_queue, 16);
 SIZE(quern_queue_info, 240);
 SIZE(quern_queue_settings, 8);
@@ -37,7 +38,7 @@ SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
 SIZE(quern_worker_info, 88);
-SIZE(quern_worker_options, 176);
+SIZE(quern_worker_options, 192);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 96);
 SIZE(quern_zygote_options, 24);

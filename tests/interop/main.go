@@ -8,8 +8,8 @@
 //	asynq_peer scheduler REDIS      a scheduler and a PeriodicTaskManager (scheduler.go)
 //	asynq_peer record REDIS FOLDER  writes the golden traffic of tests/interop/golden (record.go)
 //
-// REDIS is host:port, or the path of a Unix socket. With ASYNQ_PEER_CA, a PEM file, it is spoken to
-// by TLS. Times are Unix nanoseconds, durations
+// REDIS is host:port, the path of a Unix socket, or sentinel:MASTER/host:port,host:port. With
+// ASYNQ_PEER_CA, a PEM file, it is spoken to by TLS. Times are Unix nanoseconds, durations
 // milliseconds, bytes base64, and null is Go's nil.
 package main
 
@@ -46,15 +46,30 @@ func tlsConfig() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 }
 
+// The parts of sentinel:MASTER/HOST:PORT,HOST:PORT.
+func sentinels(address string) (string, []string, bool) {
+	place, isSentinel := strings.CutPrefix(address, "sentinel:")
+	master, hosts, _ := strings.Cut(place, "/")
+	return master, strings.Split(hosts, ","), isSentinel
+}
+
 // An address may be cluster:HOST:PORT,HOST:PORT, where only clients and servers of asynq go.
 func asynqOptions(address string) asynq.RedisConnOpt {
 	if nodes, isCluster := strings.CutPrefix(address, "cluster:"); isCluster {
 		return asynq.RedisClusterClientOpt{Addrs: strings.Split(nodes, ","), TLSConfig: tlsConfig()}
 	}
+	if master, hosts, isSentinel := sentinels(address); isSentinel {
+		return asynq.RedisFailoverClientOpt{
+			MasterName: master, SentinelAddrs: hosts, TLSConfig: tlsConfig()}
+	}
 	return asynq.RedisClientOpt{Network: network(address), Addr: address, TLSConfig: tlsConfig()}
 }
 
 func redisClient(address string) *redis.Client {
+	if master, hosts, isSentinel := sentinels(address); isSentinel {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: master, SentinelAddrs: hosts, TLSConfig: tlsConfig()})
+	}
 	return redis.NewClient(&redis.Options{
 		Network: network(address), Addr: address, TLSConfig: tlsConfig()})
 }

@@ -194,6 +194,9 @@ static quern_status init_failover(struct qn_redis *self, const struct qn_url *ur
                  ? init_sentinels(self, urls, &params, &terms, err)
                  : init_list(self, urls, url_count, &terms, err);
     if (status == QUERN_OK) {
+        if (options->failover != NULL) {
+            self->failover.rules = *options->failover;
+        }
         self->failover.rules.strategy = params.strategy;
         self->timeout_ms = self->failover.endpoints[0]->peer.timeout_ms;
     }

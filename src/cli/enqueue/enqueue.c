@@ -17,7 +17,13 @@
 #include "task/limits.h"
 #include "task/task.h"
 
-enum option { OPTION_ID = QN_TASK_OPTION_COUNT, OPTION_PROCESS_AT, OPTION_FROM, OPTION_WAIT_ROOM };
+enum option {
+    OPTION_ID = QN_TASK_OPTION_COUNT,
+    OPTION_PROCESS_AT,
+    OPTION_FROM,
+    OPTION_WAIT_ROOM,
+    OPTION_WAIT_BROKER
+};
 
 static const struct qn_option options[] = {
     QN_TASK_OPTIONS,
@@ -28,6 +34,8 @@ static const struct qn_option options[] = {
                      QN_OPTION_TEXT},
     [OPTION_WAIT_ROOM] = {"wait-room", "D", "wait this long while the queue is full",
                           QN_OPTION_DURATION},
+    [OPTION_WAIT_BROKER] = {"wait-broker", "D", "wait this long for a broker that is away",
+                            QN_OPTION_DURATION, .unlisted = true},
 };
 
 /* The refusal as a document; the line on stderr comes, too. */
@@ -62,13 +70,20 @@ static int check_task(const struct qn_cli *cli, const quern_task *task)
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
+static quern_client_options client_options(const struct qn_cli *cli)
+{
+    int64_t wait_ms = qn_args_number(&cli->args, OPTION_WAIT_BROKER, 0);
+    return (quern_client_options){.room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0),
+                                  .connect_wait_ms = wait_ms,
+                                  .command_timeout_ms = wait_ms};
+}
+
 static int enqueue_one(struct qn_cli *cli, const quern_task *task)
 {
     quern_client *client = NULL;
     int exit_code = check_task(cli, task);
     if (exit_code == QN_EXIT_OK) {
-        const quern_client_options how = {.room_wait_ms =
-                                              qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0)};
+        const quern_client_options how = client_options(cli);
         exit_code = qn_cli_open_client(cli, &how, &client);
     }
     if (exit_code != QN_EXIT_OK) {
@@ -76,15 +91,23 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
     }
     quern_error err;
     quern_task_info *info = NULL;
-    if (quern_client_enqueue(client, task, &info, &err) != QUERN_OK) {
+    quern_status status = quern_client_enqueue(client, task, &info, &err);
+    bool stored = status == QUERN_OK || (status == QUERN_E_NOT_REPLICATED && info != NULL);
+    if (status != QUERN_OK) {
         exit_code = qn_cli_fail(cli, &err);
+    }
+    if (!stored) {
         if (cli->json && (err.code == QUERN_E_DUPLICATE || err.code == QUERN_E_CONFLICT)) {
             print_refusal(&err, info);
         }
     } else if (cli->json) {
         json_t *object = qn_json_task(info);
         (void)json_object_set_new(object, "existing", json_boolean(quern_task_info_existing(info)));
-        exit_code = qn_json_print(object);
+        if (status != QUERN_OK) {
+            qn_json_set_text(object, "status", quern_status_name(status));
+        }
+        int print_code = qn_json_print(object);
+        exit_code = exit_code != QN_EXIT_OK ? exit_code : print_code;
     } else {
         printf("%s\n", quern_task_info_id(info));
     }
@@ -135,9 +158,9 @@ static int run_enqueue(struct qn_cli *cli)
         const char *from = qn_args_text(args, OPTION_FROM);
         task.id = qn_args_text(args, OPTION_ID);
         task.process_at_ms = qn_args_number(args, OPTION_PROCESS_AT, 0);
-        exit_code = from != NULL
-                        ? qn_import(cli, from, &task, qn_args_number(args, OPTION_WAIT_ROOM, 0))
-                        : enqueue_operands(cli, &parts, &task);
+        const quern_client_options how = client_options(cli);
+        exit_code =
+            from != NULL ? qn_import(cli, from, &task, &how) : enqueue_operands(cli, &parts, &task);
     }
     qn_task_parts_finish(&parts);
     return exit_code;

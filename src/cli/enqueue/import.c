@@ -51,7 +51,7 @@ struct import {
     const char *path; /* "" for standard input */
     quern_client *client;
     const quern_task *defaults;
-    int64_t room_wait_ms; /* of each batch */
+    const quern_client_options *how;
     struct qn_lines lines;
     uint64_t file_size; /* 0: not known */
     struct qn_progress progress;
@@ -116,8 +116,9 @@ static size_t count_results(struct import *import)
             if (import->refused_line == 0) {
                 import->refused_line = import->batch[i].number;
             }
-        } else if (first_failure == import->count) {
-            first_failure = i;
+        } else {
+            import->stored += status == QUERN_E_NOT_REPLICATED ? 1 : 0;
+            first_failure = first_failure == import->count ? i : first_failure;
         }
     }
     return first_failure;
@@ -182,9 +183,8 @@ static int refuse_line(struct import *import, const char *text)
 /* A file of the broker is made for the first line that is right, and for none that is not. */
 static int open_broker(struct import *import)
 {
-    const quern_client_options options = {.room_wait_ms = import->room_wait_ms};
     return import->client != NULL ? QN_EXIT_OK
-                                  : qn_cli_open_client(import->cli, &options, &import->client);
+                                  : qn_cli_open_client(import->cli, import->how, &import->client);
 }
 
 /* Parses the line and checks the task by the library's own rules, before it joins a batch. */
@@ -317,13 +317,13 @@ static void catch_interrupts(void)
 }
 
 static int import_stream(struct qn_cli *cli, int fd, const char *path, const quern_task *defaults,
-                         int64_t room_wait_ms)
+                         const quern_client_options *how)
 {
     struct import *import = qn_memory_must(qn_alloc_zero(1, sizeof *import));
     import->cli = cli;
     import->path = path;
     import->defaults = defaults;
-    import->room_wait_ms = room_wait_ms;
+    import->how = how;
     struct stat status;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
         import->file_size = (uint64_t)status.st_size;
@@ -352,17 +352,17 @@ static int import_stream(struct qn_cli *cli, int fd, const char *path, const que
 }
 
 int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults,
-              int64_t room_wait_ms)
+              const quern_client_options *how)
 {
     if (strcmp(path, "-") == 0) {
-        return import_stream(cli, STDIN_FILENO, "", defaults, room_wait_ms);
+        return import_stream(cli, STDIN_FILENO, "", defaults, how);
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         qn_cli_message(cli, "%s: %s", path, strerror(errno));
         return QN_EXIT_FAILURE;
     }
-    int exit_code = import_stream(cli, fd, path, defaults, room_wait_ms);
+    int exit_code = import_stream(cli, fd, path, defaults, how);
     (void)close(fd);
     return exit_code;
 }

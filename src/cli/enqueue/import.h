@@ -10,7 +10,7 @@
 /* Enqueues a task for each line of the file ("-": stdin); `defaults` fills the keys that a line
  * leaves out. Reports its errors itself; returns the exit code. */
 QUERN_NODISCARD int qn_import(struct qn_cli *cli, const char *path, const quern_task *defaults,
-                              int64_t room_wait_ms);
+                              const quern_client_options *how);
 
 /* --- One line (import_line.c) --------------------------------------------------------- */
 

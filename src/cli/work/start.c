@@ -20,7 +20,7 @@
 
 struct start_info {
     const struct qn_work *work;
-    char durability[128];
+    char durability[256];
 };
 
 static void keep_item(const char *name, const char *text, void *user)

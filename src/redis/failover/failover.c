@@ -71,18 +71,18 @@ const char *qn_failover_address(const struct qn_failover *failover)
 
 /* --- Choosing ------------------------------------------------------------------------- */
 
-struct qn_choice qn_failover_current(struct qn_failover *failover)
+struct qn_server_choice qn_failover_current(struct qn_failover *failover)
 {
     (void)pthread_mutex_lock(&failover->mutex);
-    const struct qn_choice choice = {.endpoint =
-                                         qn_endpoint_ref(failover->endpoints[failover->current]),
-                                     .generation = atomic_load(&failover->generation)};
+    const struct qn_server_choice choice = {
+        .endpoint = qn_endpoint_ref(failover->endpoints[failover->current]),
+        .generation = atomic_load(&failover->generation)};
     (void)pthread_mutex_unlock(&failover->mutex);
     return choice;
 }
 
 quern_status qn_failover_choose(struct qn_failover *failover, int64_t deadline_mono_ns,
-                                struct qn_choice *ret_choice, quern_error *err)
+                                struct qn_server_choice *ret_choice, quern_error *err)
 {
     (void)pthread_mutex_lock(&failover->mutex);
     bool asks = failover->doubted && failover->find != NULL;
@@ -165,12 +165,21 @@ static void leave(struct qn_failover *failover, uint64_t generation)
 
 static void report(struct qn_failover *failover, const struct qn_link_event *event)
 {
-    if (failover->rules.on_event != NULL) {
-        failover->rules.on_event(event, failover->rules.user);
+    const struct qn_failover_rules *rules = &failover->rules;
+    if (event->kind == QN_LINK_FAILED && rules->on_failure != NULL) {
+        const quern_link_failure failure = {.address = event->address,
+                                            .error = event->text,
+                                            .status = (int32_t)event->status,
+                                            .attempts = event->attempts,
+                                            .failing_ms = event->failing_for_ms};
+        rules->on_failure(&failure, rules->user);
+    }
+    if (rules->on_event != NULL) {
+        rules->on_event(event, rules->event_user);
     }
 }
 
-void qn_failover_fail(struct qn_failover *failover, const struct qn_choice *choice,
+void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choice *choice,
                       const quern_error *error)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();

@@ -50,11 +50,14 @@ struct qn_failover_rules {
     enum qn_failover_strategy strategy;
     /* Replaces the strategy: the index of the endpoint to use after `current` failed. */
     size_t (*choose)(size_t count, size_t current, void *user);
-    void (*on_event)(const struct qn_link_event *event, void *user);
+    /* Of the program, called with `user`, too. */
+    void (*on_failure)(const quern_link_failure *failure, void *user);
     void *user;
+    void (*on_event)(const struct qn_link_event *event, void *event_user);
+    void *event_user;
 };
 
-struct qn_choice {
+struct qn_server_choice {
     struct qn_endpoint *endpoint; /* a reference of the caller's */
     uint64_t generation;
 };
@@ -94,9 +97,10 @@ const char *qn_failover_address(const struct qn_failover *failover);
 /* The server to connect to. Fails only where a source has to be asked: QUERN_E_CONNECT, ... */
 QUERN_NODISCARD quern_status qn_failover_choose(struct qn_failover *failover,
                                                 int64_t deadline_mono_ns,
-                                                struct qn_choice *ret_choice, quern_error *err);
+                                                struct qn_server_choice *ret_choice,
+                                                quern_error *err);
 /* The one that is current, without asking a source. */
-struct qn_choice qn_failover_current(struct qn_failover *failover);
+struct qn_server_choice qn_failover_current(struct qn_failover *failover);
 /* An endpoint of its own for the preferred server, which is never abandoned; NULL: out of memory.
  */
 struct qn_endpoint *qn_failover_preferred_copy(struct qn_failover *failover);
@@ -105,7 +109,7 @@ bool qn_failover_is_preferred(struct qn_failover *failover);
 /* How many servers one attempt to connect goes through. */
 size_t qn_failover_cycle(struct qn_failover *failover);
 /* The server of this choice could not be used: from now on another one is current. */
-void qn_failover_fail(struct qn_failover *failover, const struct qn_choice *choice,
+void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choice *choice,
                       const quern_error *error);
 /* It answers. */
 void qn_failover_answer(struct qn_failover *failover, uint64_t generation);

@@ -425,7 +425,7 @@ static quern_status decide(struct qn_sentinels *sentinels, const struct poll *po
     const struct candidate *best = best_of(poll);
     struct qn_endpoint *endpoint = NULL;
     if (best == NULL && poll->strangers > 0) {
-        return qn_error_set(err, QUERN_E_NOT_FOUND,
+        return qn_error_set(err, QUERN_E_INVALID,
                             "redis: the sentinels know no master of the name %.60s",
                             sentinels->master);
     }

@@ -45,7 +45,7 @@ void qn_sentinels_finish(struct qn_sentinels *sentinels);
 /* From now on `failover`, whose endpoint is the model, asks them. */
 void qn_sentinels_serve(struct qn_sentinels *sentinels, struct qn_failover *failover);
 /* Asks them, and makes the master that they name current. Several threads that call at one time
- * share one answer. QUERN_E_CONNECT: none answers, QUERN_E_NOT_FOUND: they know no such master,
+ * share one answer. QUERN_E_CONNECT: none answers, QUERN_E_INVALID: they know no such master,
  * QUERN_E_DENIED. */
 QUERN_NODISCARD quern_status qn_sentinels_find(struct qn_sentinels *sentinels,
                                                int64_t deadline_mono_ns, quern_error *err);

@@ -46,7 +46,7 @@ static void set_init(struct set *set, const char *const *urls, size_t count)
     }
     qn_failover_init(&set->failover, endpoints, count);
     set->failover.rules.on_event = note_event;
-    set->failover.rules.user = set;
+    set->failover.rules.event_user = set;
     set->events[0] = '\0';
     memset(set->events, 0, sizeof set->events);
     qn_channel_init(&set->channel, &set->failover, "");
@@ -224,7 +224,7 @@ static void a_shuffled_cycle_tries_each_server_once(void **state)
     for (size_t cycle = 0; cycle < 20; cycle++) {
         for (size_t i = 0; i < 4; i++) {
             const quern_error error = {QUERN_E_CONNECT, "down"};
-            struct qn_choice choice = qn_failover_current(&set.failover);
+            struct qn_server_choice choice = qn_failover_current(&set.failover);
             seen[i] = choice.endpoint;
             for (size_t k = 0; k < i; k++) {
                 assert_ptr_not_equal(seen[k], seen[i]);
@@ -266,9 +266,9 @@ static void failures_of_an_older_choice_change_nothing(void **state)
     const quern_error error = {QUERN_E_CONNECT, "down"};
     struct set set;
     set_init(&set, urls, 3);
-    struct qn_choice old = qn_failover_current(&set.failover);
+    struct qn_server_choice old = qn_failover_current(&set.failover);
     qn_failover_fail(&set.failover, &old, &error);
-    struct qn_choice now = qn_failover_current(&set.failover);
+    struct qn_server_choice now = qn_failover_current(&set.failover);
     qn_failover_fail(&set.failover, &old, &error);
     qn_failover_doubt(&set.failover, old.generation);
     assert_true(qn_failover_is_current(&set.failover, now.generation));

@@ -122,6 +122,23 @@ static const char *durability(const struct answers *answers)
     return "D0: a crash loses everything since the last snapshot (appendonly no)";
 }
 
+/* Only where all replicas confirm can any of them be promoted without a loss. */
+static void report_durability(const struct qn_redis *self, const struct sink *sink,
+                              const struct answers *answers)
+{
+    char text[4 * VALUE_SIZE];
+    char replicas[VALUE_SIZE] = "?";
+    if (self->wait_count == 0) {
+        sink->on_fact("durability", durability(answers), sink->user);
+        return;
+    }
+    (void)find_line(answers, "connected_slaves", replicas);
+    (void)snprintf(text, sizeof text,
+                   "D3: %" PRIu32 " of %s replicas confirm each stored task; alone %s",
+                   self->wait_count, replicas, durability(answers));
+    sink->on_fact("durability", text, sink->user);
+}
+
 static void report_line(const struct sink *sink, const struct answers *answers, const char *name,
                         const char *line)
 {
@@ -192,7 +209,7 @@ static void report_all(struct qn_redis *self, const struct sink *sink,
     sink->on_fact("address", endpoint->peer.address, sink->user);
     sink->on_fact("db", db, sink->user);
     qn_endpoint_unref(endpoint);
-    sink->on_fact("durability", durability(answers), sink->user);
+    report_durability(self, sink, answers);
     report_version(sink, answers);
     report_line(sink, answers, "role", "role");
     report_line(sink, answers, "replicas", "connected_slaves");

@@ -24,6 +24,7 @@
 #include "base/text/hash.h"
 #include "base/text/number.h"
 #include "broker/redis/run/enqueue_lua.h"
+#include "broker/redis/run/replicate.h"
 #include "broker/redis/run/task_row.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
@@ -313,6 +314,26 @@ static quern_status take_all_results(const struct batch *batch, quern_error *err
     return QUERN_OK;
 }
 
+/* Tasks that were stored now, and that too few replicas have, get that as their result. */
+static void replicate(struct qn_redis *self, struct batch *batch)
+{
+    const struct qn_enqueue *request = batch->request;
+    bool waited = false;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; i < batch->part_count; i++) {
+        const struct part *part = &batch->parts[i];
+        for (size_t k = part->first; k != NONE; k = batch->next[k]) {
+            bool stored = request->results[k] == QUERN_OK && request->holders[k] == NULL;
+            if (stored && !waited) { /* all parts were written before */
+                status = qn_replicate_wait(self, &batch->pipeline, part->queue,
+                                           request->stamp.session + part->place, NULL);
+                waited = true;
+            }
+            request->results[k] = stored ? status : request->results[k];
+        }
+    }
+}
+
 quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                               quern_error *err)
 {
@@ -331,6 +352,9 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue 
     }
     if (status == QUERN_OK) {
         status = take_all_results(&batch, err);
+    }
+    if (status == QUERN_OK) {
+        replicate(qn_redis_of(broker), &batch);
     }
     qn_pipeline_end(&batch.pipeline);
     if (status == QUERN_E_FULL) {

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* link.h - opens the broker of a client, and waits for it if that is wanted. */
+#ifndef QN_CLIENT_LINK_H
+#define QN_CLIENT_LINK_H
+
+#include "broker/broker.h"
+#include "quern/client.h"
+
+/* Tries again for options->connect_wait_ms. The callbacks of the options are called as long as the
+ * broker lives. */
+QUERN_NODISCARD quern_status qn_link_open(const char *url, const quern_client_options *options,
+                                          struct qn_broker **ret_broker, quern_error *err);
+
+#endif
