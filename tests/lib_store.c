@@ -61,7 +61,8 @@ static void start_nodes(void)
 {
     char config[1024];
     (void)snprintf(config, sizeof config, "%s%s +cluster|slots", cluster_lines, test_worker_user);
-    const struct test_redis_options options = {.turned = true, .tcp = true, .config = config};
+    const struct test_redis_options options = {
+        .turned = true, .tcp = true, .append = true, .config = config};
     for (int i = 0; i < TEST_CLUSTER_SIZE; i++) {
         test_redis_start(&nodes[i], &options);
         for (int slot = i; slot < 16384; slot += TEST_CLUSTER_SIZE) {
