@@ -20,10 +20,24 @@ endif()
 install(DIRECTORY include/quern DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 file(GLOB QUERN_MAN_PAGES CONFIGURE_DEPENDS man/*.1)
 install(FILES ${QUERN_MAN_PAGES} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+# The units, with the place of the program in them.
+if(TARGET quern_cli)
+    install(CODE "
+        file(GLOB units \"${CMAKE_CURRENT_SOURCE_DIR}/contrib/systemd/*.service\")
+        foreach(unit IN LISTS units)
+            get_filename_component(name \"\${unit}\" NAME)
+            file(READ \"\${unit}\" text)
+            string(REPLACE /usr/bin/quern \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/quern\"
+                text \"\${text}\")
+            file(WRITE \"${CMAKE_CURRENT_BINARY_DIR}/units/\${name}\" \"\${text}\")
+            file(INSTALL \"${CMAKE_CURRENT_BINARY_DIR}/units/\${name}\"
+                DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/systemd/system\")
+        endforeach()")
+endif()
 # Every page that README leads to, and the examples as sources.
 file(GLOB QUERN_PAGES CONFIGURE_DEPENDS *.md)
 install(FILES ${QUERN_PAGES} LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs contrib DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.c"
     PATTERN "*.cpp" PATTERN "*.py" PATTERN "expected" EXCLUDE)
 

@@ -57,6 +57,7 @@ RESERVED = {
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"src/cli/replay/scratch\.c|"
                  r"include/quern/sqlite\.h",
+    "microhttpd.h": r"src/cli/supervise/server\.c|src/web/",
     "openssl/": r"src/message/asynq/unique_key\.c|src/net/tls[a-z_]*\.[ch]|"
                 r"src/cli/output/base64\.c",
     "quern/sqlite.h": r"src/client/",
@@ -104,7 +105,7 @@ ROOMS = {
     ],
     "worker": [
         ("policy", r"policy/", []),
-        ("signals", r"(signals|backoff)\.", []),
+        ("signals", r"(signals|backoff|liveness/beats)\.", []),
         ("run", r"run/", ["signals", "policy"]),
         ("fetch", r"fetch/", ["run"]),
         ("keeper", r"keeper/", ["run"]),
@@ -119,7 +120,8 @@ ROOMS = {
         ("verbs", r"verbs/", ["replay"]),
         ("replay", r"replay/", ["work", "enqueue"]),
         ("enqueue", r"enqueue/", ["output"]),
-        ("work", r"work/", ["handlers", "loop"]),
+        ("work", r"work/", ["handlers", "loop", "supervise"]),
+        ("supervise", r"supervise/", ["output"]),
         ("loop", r"loop/", ["output"]),
         ("handlers", r"handlers/", ["output"]),
         ("bench", r"bench/", ["output"]),

@@ -191,7 +191,9 @@ typedef enum quern_worker_status {
     QUERN_WORKER_QUIET = 2,    /* it fetches nothing, see quern_worker_quiet */
     QUERN_WORKER_DRAINING = 3, /* it stops */
     QUERN_WORKER_BRAKED = 4,   /* after deaths in a row it runs one task of a queue at a time */
-    QUERN_WORKER_STUCK = 5     /* all its slots are held by handlers that hang */
+    QUERN_WORKER_STUCK = 5,    /* all its slots are held by handlers that hang */
+    QUERN_WORKER_STALLED = 6   /* its requests for tasks have had no answer for stall_timeout_ms,
+                                * or one of its threads hangs */
 } quern_worker_status;
 
 /* "unknown", "active", "quiet", ...; a static string; NULL for a number that is no status. */
@@ -214,6 +216,10 @@ typedef struct quern_worker_info {
     uint32_t hung; /* handlers that ignore their cancellation and still hold a thread */
     bool strict_priority;
     uint8_t reserved[3];
+    /* When the broker last answered a request for tasks, as of the heartbeat: later than that is
+     * not known. It may be long ago while all slots are taken, as nothing is asked for then. 0: not
+     * known (a Go server, an older worker, or there was none). */
+    int64_t exchanged_at_ms;
 } quern_worker_info;
 
 typedef struct quern_worker_list quern_worker_list;

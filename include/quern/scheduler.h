@@ -114,6 +114,9 @@ QUERN_API void quern_scheduler_stop(quern_scheduler *scheduler);
 QUERN_API void quern_scheduler_reload(quern_scheduler *scheduler);
 /* It runs, and leads or knows of a scheduler that does. False for NULL. */
 QUERN_API bool quern_scheduler_is_ready(const quern_scheduler *scheduler);
+/* Its loop makes progress, or does not run; false: a step of it has taken more than a minute, so it
+ * hangs. A broker that is away leaves it live. False for NULL. */
+QUERN_API bool quern_scheduler_is_live(const quern_scheduler *scheduler);
 
 /* Reports each stored entry of any origin until on_entry returns false. QUERN_E_STATE: the broker
  * was not available so far. on_entry must not use the scheduler. */

@@ -182,6 +182,10 @@ class scheduler
     {
         quern_scheduler_reload(scheduler_.get());
     }
+    bool is_live() const noexcept
+    {
+        return quern_scheduler_is_live(scheduler_.get());
+    }
     bool is_ready() const noexcept
     {
         return quern_scheduler_is_ready(scheduler_.get());

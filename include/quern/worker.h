@@ -30,6 +30,37 @@ typedef enum quern_pool {
     QUERN_POOL_PREFORK = 1  /* each in a process of its own, see quern/zygote.h */
 } quern_pool;
 
+/* One thing that is checked of a worker:
+ *   started    its record is at the broker, and its threads run
+ *   threads    its own threads make progress
+ *   broker     the broker answers, and answers its requests for tasks if it has any
+ *   fetch      not: for stall_timeout_ms the broker has answered other threads only
+ *   slots      handlers that ignore their cancellation have left a slot
+ *   accepting  it takes tasks: it is neither draining nor quiet
+ *   brake      not: after deaths of runs all its queues are braked on this host */
+typedef struct quern_worker_check {
+    const char *name; /* a static string */
+    int64_t for_ms;   /* how long it has been so */
+    bool ok;
+    uint8_t reserved[7];
+    char detail[72]; /* why it is not; one line; may be "" */
+} quern_worker_check;
+
+#define QUERN_WORKER_CHECKS_MAX 12
+
+/* Idle is healthy: a worker without work asks the broker all the same. */
+typedef struct quern_worker_health {
+    bool started;
+    bool live;  /* threads and fetch are ok; else only a new process can help. A broker that is away
+                 * leaves it live */
+    bool ready; /* all checks are ok: it can fetch now */
+    uint8_t reserved[5];
+    int64_t exchange_age_ms; /* since the broker last answered a request for tasks; long while all
+                              * slots are taken; -1: never */
+    size_t check_count;
+    quern_worker_check checks[QUERN_WORKER_CHECKS_MAX];
+} quern_worker_health;
+
 /* One run that ended, for counters and logs of the caller. */
 typedef struct quern_run_report {
     const char *id;
@@ -104,6 +135,13 @@ typedef struct quern_worker_options {
      * the URL says). They are called with `user`, and may call only quern_worker_stop. */
     void (*on_link_failure)(const quern_link_failure *failure, void *user);
     size_t (*choose_server)(size_t count, size_t current, void *user);
+    /* How long the broker may leave requests for tasks without an answer, or a thread of the worker
+     * may hang, until the worker has stalled: its log, its health and its record at the broker say
+     * so. 0: 30 s; at least 2 s; -1: never */
+    int64_t stall_timeout_ms;
+    /* Called at the start and when a check changes, by the thread of quern_worker_run, also while
+     * another callback runs. May be NULL. */
+    void (*on_health)(const quern_worker_health *health, void *user);
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
@@ -175,11 +213,17 @@ typedef struct quern_worker_stats {
     uint64_t lost_leases;
     uint32_t running;
     uint32_t quarantined; /* handlers that ignore their cancellation and still hold a thread */
-    bool ready; /* false: starting, draining, quiet, stuck, or braked after crashes in a row */
+    bool ready; /* false: starting, draining, quiet, stuck, stalled, or braked after crashes in a
+                 * row */
     uint8_t reserved[7];
+    int64_t exchanged_at_ms; /* when the broker last answered a request for tasks; 0: never */
 } quern_worker_stats;
 /* A consistent snapshot; all zero when worker is NULL. Any thread. */
 static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats);
+
+/* What a probe wants to know. Never waits for more than about a second, also when a thread of the
+ * worker hangs. All zero, and not live, when worker is NULL. Any thread. */
+static inline void quern_worker_get_health(quern_worker *worker, quern_worker_health *ret_health);
 
 /* Call it after quern_worker_run has returned, or if it was never called. NULL is allowed. */
 QUERN_API void quern_worker_free(quern_worker *worker);
@@ -203,6 +247,13 @@ QUERN_API void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_s
 static inline void quern_worker_get_stats(quern_worker *worker, quern_worker_stats *ret_stats)
 {
     quern_worker_get_stats_sized(worker, ret_stats, sizeof(quern_worker_stats));
+}
+
+QUERN_API void quern_worker_get_health_sized(quern_worker *worker, quern_worker_health *ret_health,
+                                             size_t health_size);
+static inline void quern_worker_get_health(quern_worker *worker, quern_worker_health *ret_health)
+{
+    quern_worker_get_health_sized(worker, ret_health, sizeof(quern_worker_health));
 }
 
 #ifdef __cplusplus

@@ -32,6 +32,7 @@ struct worker_options {
     milliseconds quarantine_after{0};
     milliseconds stuck_timeout{0};
     milliseconds soft_shutdown_timeout{0};
+    milliseconds stall_timeout{0};
     int prefetch_max = 0;
     quern_retry_policy retry{};
     std::string host{};
@@ -47,6 +48,7 @@ struct worker_options {
     std::function<void(const quern_run_report &)> on_run{};
     std::function<void(const quern_link_failure &)> on_link_failure{};
     std::function<std::size_t(std::size_t count, std::size_t current)> choose_server{};
+    std::function<void(const quern_worker_health &)> on_health{}; /* beside the others */
 };
 
 /* Runs the handlers of a mux, which it owns. */
@@ -160,6 +162,12 @@ class worker
         quern_worker_get_stats(worker_.get(), &stats);
         return stats;
     }
+    quern_worker_health health() const noexcept
+    {
+        quern_worker_health health{};
+        quern_worker_get_health(worker_.get(), &health);
+        return health;
+    }
     quern_worker *get() const noexcept
     {
         return worker_.get();
@@ -208,6 +216,7 @@ class worker
             out.quarantine_after_ms = options.quarantine_after.count();
             out.stuck_timeout_ms = options.stuck_timeout.count();
             out.soft_shutdown_timeout_ms = options.soft_shutdown_timeout.count();
+            out.stall_timeout_ms = options.stall_timeout.count();
             out.prefetch_max = options.prefetch_max;
             out.retry = options.retry;
             out.clock = options.clock;
@@ -224,6 +233,7 @@ class worker
             out.on_run = options.on_run ? call_run : nullptr;
             out.on_link_failure = options.on_link_failure ? call_link_failure : nullptr;
             out.choose_server = options.choose_server ? call_choose_server : nullptr;
+            out.on_health = options.on_health ? call_health : nullptr;
             out.user = this;
             return out;
         }
@@ -257,6 +267,13 @@ class worker
             return static_cast<parts *>(user)->options.choose_server(count, current);
         } catch (...) { /* the next one */
             return (current + 1) % count;
+        }
+    }
+    static void call_health(const quern_worker_health *health, void *user) noexcept
+    {
+        try {
+            static_cast<parts *>(user)->options.on_health(*health);
+        } catch (...) { /* it cannot be reported */
         }
     }
     void close() noexcept

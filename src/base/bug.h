@@ -181,6 +181,7 @@ enum qn_bug {
     QN_BUG_TICK_POLICY_IGNORED = 198, /* what its lock left out of a tick counts as replaced */
     QN_BUG_VETO_IGNORED = 196,        /* a tick that a hook has refused is enqueued */
     /* Children */
+    QN_BUG_STALL_UNNOTICED = 290,      /* a worker that cannot fetch looks healthy */
     QN_BUG_OLD_ZYGOTE_ENDS_POOL = 230, /* an older zygote that dies counts as the newest one */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };

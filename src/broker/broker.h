@@ -439,14 +439,15 @@ struct qn_heartbeat_run {
 };
 
 /* Two more fields follow the queues of a heartbeat, each after this sign: how many handlers hang,
- * and the patterns of the types that the worker serves. */
+ * (behind a space: for how many ms its requests for tasks have had no answer), and the patterns of
+ * the types that the worker serves. */
 #define QN_HEARTBEAT_SEPARATOR '\x1f'
 
 struct qn_heartbeat {
     const char *worker_id; /* unique for the life of the worker */
     const char *owner;     /* from qn_owner_self: boot id, pid namespace, pid, start time */
     const char *host;
-    const char *status; /* "active", "quiet", "draining", "braked", "stuck" */
+    const char *status; /* "active", "quiet", "draining", "braked", "stuck", "stalled" */
     const char *queues; /* "critical=6 default=3" and two fields, see QN_HEARTBEAT_SEPARATOR */
     int64_t pid;
     int64_t started_at_ms;

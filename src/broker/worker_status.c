@@ -11,6 +11,7 @@ static const char *const names[] = {
     [QUERN_WORKER_UNKNOWN] = "unknown", [QUERN_WORKER_ACTIVE] = "active",
     [QUERN_WORKER_QUIET] = "quiet",     [QUERN_WORKER_DRAINING] = "draining",
     [QUERN_WORKER_BRAKED] = "braked",   [QUERN_WORKER_STUCK] = "stuck",
+    [QUERN_WORKER_STALLED] = "stalled",
 };
 #define NAME_COUNT (sizeof names / sizeof *names)
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* broker_url.c - finds the broker of a command, and opens it.
  *
- * Order: --broker, QUERN_BROKER, REDIS_URL (which hosts set for a server), the default file. The
- * default's directories are made with mode 0700 by commands that enqueue or work, because tasks may
- * be confidential. Failure paths: no home directory and a wrong URL are configuration (78); a
+ * Order: --broker, QUERN_BROKER, REDIS_URL (which hosts set for a server), the default file: below
+ * the home directory, or, for a service without one, in the directory that its manager has made.
+ * The default's directories are made with mode 0700 by commands that enqueue or work, because tasks
+ * may be confidential. Failure paths: no home directory and a wrong URL are configuration (78); a
  * broker that cannot be reached or does not exist is not available (69). */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "base/text/url.h"
 #include "cli/cli.h"
 #include "cli/memory.h"
+#include "cli/service_dir.h"
 #include "task/name.h"
 
 #define PATH_SIZE_MAX 4096
@@ -45,8 +47,13 @@ static int default_path(struct qn_cli *cli)
     const char *data_home = getenv("XDG_DATA_HOME");
     const char *home = getenv("HOME");
     quern_status status = QUERN_E_NOT_FOUND;
+    char state[PATH_SIZE_MAX];
+    bool has_home = home != NULL && home[0] == '/' && home[1] != '\0'; /* "/": that of no user */
     if (data_home != NULL && data_home[0] == '/') {
         status = qn_buf_printf(&path, "%s/quern/quern.db", data_home);
+    } else if (!has_home &&
+               qn_service_dir_join("STATE_DIRECTORY", "quern.db", state, sizeof state)) {
+        status = qn_buf_append_text(&path, state);
     } else if (home != NULL && home[0] == '/') {
         status = qn_buf_printf(&path, "%s/.local/share/quern/quern.db", home);
     }

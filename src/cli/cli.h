@@ -72,6 +72,7 @@ extern const struct qn_noun qn_noun_completion;
 extern const struct qn_noun qn_noun_db;
 extern const struct qn_noun qn_noun_doctor;
 extern const struct qn_noun qn_noun_enqueue;
+extern const struct qn_noun qn_noun_health;
 extern const struct qn_noun qn_noun_help;
 extern const struct qn_noun qn_noun_internal; /* in no table: see main.c */
 extern const struct qn_noun qn_noun_limit;

@@ -35,6 +35,9 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
 {
     (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
+        if (strcmp(cli->nouns[i]->name, "version") == 0) {
+            continue; /* it is below, as --version */
+        }
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }
     (void)fprintf(out,

@@ -219,6 +219,10 @@ static void describe_unable(const struct census *census, struct qn_reason *reaso
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "its handlers hang: restart that process, and make its handlers check for "
                        "cancellation");
+    } else if (census->status == QUERN_WORKER_STALLED) {
+        (void)snprintf(reason->advice, sizeof reason->advice,
+                       "the broker answers others: restart that process; its log says what it"
+                       " waits for");
     } else if (census->status == QUERN_WORKER_QUIET) {
         (void)snprintf(reason->advice, sizeof reason->advice,
                        "let it take tasks again: kill -CONT %" PRId64 ", or start another worker",

@@ -44,18 +44,30 @@ static bool copy_runs(struct qn_arena *arena, const quern_worker_info *worker,
     return copied;
 }
 
+/* The moment that is so many ms before the heartbeat: clocks of machines differ. 0: not known. */
+static int64_t worker_moment(int64_t heartbeat_at_ms, const char *age_text)
+{
+    int64_t age_ms = strtoll(age_text, NULL, 10);
+    return age_ms >= 0 && age_ms < heartbeat_at_ms ? heartbeat_at_ms - age_ms : 0;
+}
+
 /* Cuts off the text after the queues in the copy of a heartbeat. */
 static void split_served(char *queues, quern_worker_info *copy)
 {
     char *hung = strchr(queues, QN_HEARTBEAT_SEPARATOR);
     copy->hung = 0;
     copy->types = NULL;
+    copy->exchanged_at_ms = 0;
     if (hung == NULL) {
         return;
     }
     *hung = '\0';
     char *types = strchr(hung + 1, QN_HEARTBEAT_SEPARATOR);
-    copy->hung = (uint32_t)strtoul(hung + 1, NULL, 10);
+    char *age = NULL;
+    copy->hung = (uint32_t)strtoul(hung + 1, &age, 10);
+    if (*age == ' ') {
+        copy->exchanged_at_ms = worker_moment(copy->heartbeat_at_ms, age + 1);
+    }
     copy->types = types == NULL ? NULL : types + 1;
     for (; types != NULL; types = strchr(types, QN_HEARTBEAT_SEPARATOR)) {
         *types = '\n';

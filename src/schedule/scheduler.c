@@ -29,6 +29,7 @@ enum {
     COMMAND_MS = QN_LEADER_RENEW_MS,
     HURRY_MS = 1000,
     LOG_AGAIN_MS = 60000,
+    STEP_MS_MAX = 60000, /* of one that does not hang: each call of it ends within COMMAND_MS */
     PROGRAM_SIZE_MAX = 255
 };
 
@@ -301,6 +302,12 @@ void quern_scheduler_reload(quern_scheduler *scheduler)
     }
 }
 
+bool quern_scheduler_is_live(const quern_scheduler *scheduler)
+{
+    int64_t at = scheduler == NULL ? 0 : atomic_load(&scheduler->stepped_at_mono_ns);
+    return scheduler != NULL && (at == 0 || qn_clock_mono_ns() - at < STEP_MS_MAX * QN_NS_PER_MS);
+}
+
 bool quern_scheduler_is_ready(const quern_scheduler *scheduler)
 {
     return scheduler != NULL && atomic_load(&scheduler->is_ready);
@@ -406,6 +413,7 @@ static quern_status loop(struct quern_scheduler *scheduler, quern_error *err)
 {
     while (atomic_load(&scheduler->stops) == 0) {
         int64_t sleep_ms = QN_TICKER_STEP_MS;
+        atomic_store(&scheduler->stepped_at_mono_ns, qn_clock_mono_ns());
         quern_error error = {0};
         quern_status status = advance(scheduler, &sleep_ms, &error);
         if (status == QUERN_OK) {
@@ -461,6 +469,7 @@ quern_status quern_scheduler_run(quern_scheduler *scheduler, quern_error *err)
     }
     status = loop(scheduler, err);
     atomic_store(&scheduler->is_ready, false);
+    atomic_store(&scheduler->stepped_at_mono_ns, 0);
     if (scheduler->broker != NULL && scheduler->leader.leads) {
         end_leading(scheduler);
     }

@@ -24,6 +24,7 @@ struct quern_scheduler {
     _Atomic int stops;
     _Atomic bool reload_asked;
     _Atomic bool is_ready;
+    _Atomic int64_t stepped_at_mono_ns; /* its loop began a step; 0: it does not run */
 
     /* Of the thread that runs it. */
     char *url; /* secret; until the broker is open */

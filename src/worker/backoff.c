@@ -121,6 +121,7 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;
+    group->witnessed_since_mono_ns = backoff->is_witness ? 0 : group->witnessed_since_mono_ns;
     group->failures = begins ? 1 : group->failures + 1;
     int64_t since_ms = (now_mono_ns - group->since_mono_ns) / QN_NS_PER_MS;
     back_off(backoff, error, now_mono_ns);
@@ -137,9 +138,23 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     }
 }
 
+static void note_witness(struct qn_backoff_group *group, int64_t now_mono_ns)
+{
+    (void)pthread_mutex_lock(&group->mutex);
+    if (group->witnessed_since_mono_ns == 0) {
+        group->witnessed_since_mono_ns = now_mono_ns;
+    }
+    (void)pthread_mutex_unlock(&group->mutex);
+}
+
 void qn_backoff_end(struct qn_backoff *backoff)
 {
     struct qn_backoff_group *group = backoff->group;
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    atomic_store(&group->answered_at_mono_ns, now_mono_ns);
+    if (backoff->is_witness) {
+        note_witness(group, now_mono_ns);
+    }
     if (atomic_load(&backoff->since_mono_ns) == 0) {
         return;
     }
@@ -166,4 +181,21 @@ bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t m
     }
     (void)pthread_mutex_unlock(&backoff->group->mutex);
     return lasts;
+}
+
+static bool is_silence(quern_status status)
+{
+    return status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_UNKNOWN;
+}
+
+bool qn_backoff_is_alone(struct qn_backoff *backoff, int64_t ms)
+{
+    struct qn_backoff_group *group = backoff->group;
+    (void)pthread_mutex_lock(&group->mutex);
+    int64_t since = atomic_load(&backoff->since_mono_ns);
+    int64_t before = qn_clock_mono_ns() - ms * QN_NS_PER_MS;
+    bool is_alone = since != 0 && since <= before && is_silence(backoff->error.code) &&
+                    group->witnessed_since_mono_ns != 0 && group->witnessed_since_mono_ns <= before;
+    (void)pthread_mutex_unlock(&group->mutex);
+    return is_alone;
 }

@@ -28,6 +28,7 @@ struct qn_backoff {
     int64_t same_since_mono_ns; /* it has failed with this status since */
     uint32_t same_count;        /* this many times */
     bool is_lazy;               /* it may not try again for long: the outage can end without it */
+    bool is_witness;            /* calls often: its answers show that the broker is there */
     _Atomic int64_t since_mono_ns;    /* 0: its latest call worked */
     _Atomic int64_t retry_at_mono_ns; /* 0: at once, another thread got an answer */
 };
@@ -42,6 +43,8 @@ struct qn_backoff_group {
     int64_t logged_mono_ns;
     int64_t failed_mono_ns; /* the latest failure */
     uint32_t failures;
+    int64_t witnessed_since_mono_ns;     /* witnesses get answers, and none failed; 0: not so */
+    _Atomic int64_t answered_at_mono_ns; /* the latest answer to any member; 0: none yet */
 };
 
 void qn_backoff_group_init(struct qn_backoff_group *group, struct qn_log *log,
@@ -61,5 +64,8 @@ void qn_backoff_end(struct qn_backoff *backoff);
  * latest. Any thread. */
 bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t ms,
                       quern_error *err);
+/* Whether it alone has had no answer for this long, while the broker answered all witnesses. Not
+ * where the broker refuses what it asks: that is an answer. Any thread. */
+bool qn_backoff_is_alone(struct qn_backoff *backoff, int64_t ms);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * It sleeps at wake_fd. When a public function of signals.c wakes it, it logs what changed and lets
  * the other threads act on it. It also watches whether commands can be started again (shortage.c)
- * and whether a slot is left (stuck.c). */
+ * and whether a slot is left (stuck.c), and the health of all (health.c). */
 #include "worker/control.h"
 
 #include "base/error.h"
@@ -125,6 +125,7 @@ static void follow_quiet(struct quern_worker *worker, bool *was)
 quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *err)
 {
     struct qn_stuck stuck = {.since_mono_ns = 0};
+    struct qn_health_watch health = {.is_known = false};
     bool quiet = false;
     while (atomic_load(&worker->stops) == 0) {
         follow_quiet(worker, &quiet);
@@ -133,6 +134,7 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
         }
         qn_control_log_runs(worker);
         int64_t pause_ms = qn_shortage_watch(worker);
+        int64_t look_ms = qn_health_watch(worker, &health);
         int64_t wait_ms = qn_stuck_check(worker, &stuck);
         if (wait_ms == 0) {
             size_t hung = qn_stuck_hung_count(worker);
@@ -143,7 +145,8 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
                 hung, qn_plural(hung, "handler", "handlers"), worker->options.concurrency);
         }
         bool pause_first = wait_ms < 0 || (pause_ms >= 0 && pause_ms < wait_ms);
-        qn_signals_wait_main(worker, pause_first ? pause_ms : wait_ms);
+        wait_ms = pause_first ? pause_ms : wait_ms;
+        qn_signals_wait_main(worker, wait_ms < 0 ? look_ms : qn_earlier(wait_ms, look_ms));
     }
     return QUERN_OK;
 }

@@ -24,6 +24,8 @@
 #include "worker/fetch/pump.h"
 #include "worker/hand_over/hand_over.h"
 #include "worker/keeper/keeper.h"
+#include "worker/liveness/beats.h"
+#include "worker/liveness/health.h"
 #include "worker/policy/failure.h"
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
@@ -73,6 +75,8 @@ struct quern_worker {
     struct qn_launcher *launcher; /* from run on; NULL: commands are forks of this process */
     struct qn_log log;
     struct qn_backoff_group backoffs;
+    struct qn_beats beats;
+    struct qn_health health;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
     _Atomic bool log_runs;         /* requested by quern_worker_log_runs */

@@ -22,6 +22,8 @@ enum {
     SHUTDOWN_TIMEOUT_MS = 8000,
     QUARANTINE_AFTER_MS = 5000,
     STUCK_TIMEOUT_MS = 60000,
+    STALL_TIMEOUT_MS = 30000,
+    STALL_TIMEOUT_MS_MIN = 2000, /* the pump and the keeper ask once a second */
     QUEUES_TEXT_SIZE_MAX = QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16)
 };
 
@@ -83,6 +85,12 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
     if (options->stuck_timeout_ms < -1 || options->stuck_timeout_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "stuck_timeout_ms is %lld",
                             (long long)options->stuck_timeout_ms);
+    }
+    if (options->stall_timeout_ms != 0 && options->stall_timeout_ms != -1 &&
+        (options->stall_timeout_ms < STALL_TIMEOUT_MS_MIN ||
+         options->stall_timeout_ms > QN_DURATION_MS_MAX)) {
+        return qn_error_set(err, QUERN_E_INVALID, "stall_timeout_ms is %lld, not at least %d",
+                            (long long)options->stall_timeout_ms, STALL_TIMEOUT_MS_MIN);
     }
     if (options->soft_shutdown_timeout_ms < -1 ||
         options->soft_shutdown_timeout_ms > QN_DURATION_MS_MAX) {
@@ -146,6 +154,9 @@ static void fill_defaults(quern_worker_options *options)
     }
     if (options->stuck_timeout_ms == 0) {
         options->stuck_timeout_ms = STUCK_TIMEOUT_MS;
+    }
+    if (options->stall_timeout_ms == 0) {
+        options->stall_timeout_ms = STALL_TIMEOUT_MS;
     }
     if (options->queues == NULL) {
         options->queues = &default_queue;

@@ -107,6 +107,7 @@ static void dismantle(struct quern_worker *worker)
     qn_options_finish(worker);
     qn_cgroup_close(worker);
     qn_log_finish(&worker->log);
+    qn_health_finish(worker);
     finish_locks(worker);
     qn_free(worker);
 }
@@ -125,6 +126,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     }
     worker->mux = mux;
     init_locks(worker);
+    qn_health_init(worker);
     quern_status status = qn_options_read(worker, url, options, options_size, err);
     qn_log_init(&worker->log,
                 worker->options.on_log != NULL ? worker->options.on_log : qn_log_to_stderr,
@@ -204,6 +206,7 @@ static quern_status run_threads(struct quern_worker *worker, quern_error *err)
         count += status == QUERN_OK ? 1 : 0;
     }
     if (status == QUERN_OK) {
+        atomic_store(&worker->health.started, true);
         status = qn_control_until_stopped(worker, err);
     }
     bool passes = worker->hand_over.is_passing;
@@ -372,6 +375,14 @@ deregister:
     return status;
 }
 
+/* On the wall clock; 0: never. */
+static int64_t exchanged_at_ms(const struct quern_worker *worker)
+{
+    int64_t at_mono_ns = atomic_load(&worker->beats.answered_at_mono_ns);
+    int64_t age_ms = (qn_clock_mono_ns() - at_mono_ns) / QN_NS_PER_MS;
+    return at_mono_ns == 0 ? 0 : qn_clock_wall_ms(worker->clock) - age_ms;
+}
+
 void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_stats,
                                   size_t stats_size)
 {
@@ -390,8 +401,11 @@ void quern_worker_get_stats_sized(quern_worker *worker, quern_worker_stats *ret_
         stats.quarantined += (uint32_t)qn_pool_quarantined(worker->pool);
     }
     stats.ready = worker->state == QN_WORKER_RUNNING && worker->pool != NULL &&
-                  !atomic_load(&worker->quiet) && !worker->braked && !qn_stuck_has_no_slot(worker);
+                  !atomic_load(&worker->quiet) && !worker->braked &&
+                  !qn_stuck_has_no_slot(worker) &&
+                  !qn_beats_has_stalled(worker, qn_clock_mono_ns());
     (void)pthread_mutex_unlock(&worker->mutex);
+    stats.exchanged_at_ms = exchanged_at_ms(worker);
     memcpy(ret_stats, &stats, stats_size < sizeof stats ? stats_size : sizeof stats);
 }
 

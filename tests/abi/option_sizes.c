@@ -37,10 +37,12 @@ SIZE(quern_task, 208);
 SIZE(quern_task_filter, 64);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
-SIZE(quern_worker_info, 88);
-SIZE(quern_worker_options, 192);
+SIZE(quern_worker_check, 96);
+SIZE(quern_worker_health, 1176);
+SIZE(quern_worker_info, 96);
+SIZE(quern_worker_options, 208);
 SIZE(quern_worker_run_info, 40);
-SIZE(quern_worker_stats, 96);
+SIZE(quern_worker_stats, 104);
 SIZE(quern_zygote_options, 24);
 
 /* Enums are int: a larger constant must not widen them. */

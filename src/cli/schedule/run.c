@@ -12,18 +12,24 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory/alloc.h"
 #include "base/text/moment.h"
 #include "base/text/plural.h"
+#include "base/text/str.h"
 #include "base/text/url.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/schedule/ticks.h"
+#include "cli/schedule/watch.h"
+#include "cli/service_dir.h"
+#include "cli/supervise/notify.h"
 #include "cli/work/log.h"
 #include "quern/scheduler.h"
 
 #define FILES_MAX 64 /* of a scheduler */
+#define PATH_SIZE_MAX 4096
 
 enum option {
     OPTION_FILE,
@@ -99,6 +105,7 @@ struct running {
     struct qn_cli *cli;
     struct qn_work_log log;
     const char *files[FILES_MAX];
+    char *owned[FILES_MAX]; /* of these, those that are not words of the line */
     size_t file_count;
 };
 
@@ -157,10 +164,22 @@ static int run_scheduler(struct running *running, const char *url)
     }
     qn_cli_report_made(running->cli, makes && !qn_cli_will_make_file(url), url);
     steer(scheduler);
+    struct qn_schedule_watch *watch = qn_schedule_watch_start(scheduler);
     status = quern_scheduler_run(scheduler, &err);
     atomic_store(&steered, NULL);
+    qn_schedule_watch_stop(watch);
     quern_scheduler_free(scheduler);
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(running->cli, &err);
+}
+
+/* A file in the directory that the service manager has for configuration; NULL: it is not there. */
+static char *find_configured(const char *name)
+{
+    char path[PATH_SIZE_MAX];
+    bool is_there = name[0] != '/' && access(name, F_OK) != 0 &&
+                    qn_service_dir_join("CONFIGURATION_DIRECTORY", name, path, sizeof path) &&
+                    access(path, F_OK) == 0;
+    return is_there ? qn_memory_must(qn_str_dup(path)) : NULL;
 }
 
 static int read_files(struct running *running)
@@ -170,7 +189,9 @@ static int read_files(struct running *running)
         if (running->file_count == FILES_MAX) {
             return qn_cli_usage(running->cli, "--file: more than %d files", FILES_MAX);
         }
-        running->files[running->file_count++] = text;
+        char *path = find_configured(text);
+        running->owned[running->file_count] = path;
+        running->files[running->file_count++] = path != NULL ? path : text;
     }
     return QN_EXIT_OK;
 }
@@ -208,6 +229,7 @@ int qn_schedule_run(struct qn_cli *cli)
     sigset_t set;
     list_signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    qn_notify_take();
     if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
         return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
     }
@@ -227,6 +249,9 @@ int qn_schedule_run(struct qn_cli *cli)
     }
     cli->on_message = NULL;
     qn_work_log_finish(&running->log);
+    for (size_t i = 0; i < running->file_count; i++) {
+        qn_free(running->owned[i]);
+    }
     qn_free(running);
     return exit_code;
 }

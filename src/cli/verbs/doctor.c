@@ -100,6 +100,13 @@ static void check_workers(const struct qn_service *service, struct findings *fin
                                  : "it continues with fewer slots");
             warn(findings, "", text);
         }
+        if (worker->status == QUERN_WORKER_STALLED) {
+            (void)snprintf(text, sizeof text,
+                           "the worker on %.200s, process %" PRId64
+                           ", has stalled: it cannot fetch tasks; restart it",
+                           worker->host, worker->pid);
+            warn(findings, "", text);
+        }
         findings->stuck += stuck ? 1 : 0;
     }
 }

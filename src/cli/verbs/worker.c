@@ -40,6 +40,7 @@ static void print_workers(const struct qn_cli *cli, const quern_worker_list *lis
         {"QUEUES", .flexible = true},
         {"STARTED"},
         {"HEARTBEAT"},
+        {"EXCHANGE"},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));
@@ -60,6 +61,7 @@ static void print_workers(const struct qn_cli *cli, const quern_worker_list *lis
         qn_table_text(&table, worker->queues);
         add_moment(cli, &table, worker->started_at_ms);
         add_moment(cli, &table, worker->heartbeat_at_ms);
+        add_moment(cli, &table, worker->exchanged_at_ms);
     }
     qn_table_print(&table);
     qn_table_finish(&table);
@@ -142,6 +144,7 @@ static json_t *worker_json(const quern_worker_info *worker)
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
         "strict_priority", worker->strict_priority, "runs", runs));
     (void)json_object_set_new(object, "hung", json_integer(worker->hung));
+    (void)json_object_set_new(object, "exchanged_at_ms", qn_json_moment(worker->exchanged_at_ms));
     (void)json_object_set_new(object, "types", types_json(worker->types));
     qn_json_set_text(object, "id", worker->id);
     qn_json_set_text(object, "host", worker->host);
@@ -181,7 +184,8 @@ static const struct qn_verb verbs[] = {{
     .name = "list",
     .operands = "",
     .summary = "list the workers, their queues and what they run now",
-    .about = "STARTED is the time since the start, UNTIL the time that a run has left.",
+    .about = "STARTED is the time since the start, UNTIL the time that a run has left,\n"
+             "EXCHANGE the time since the broker last answered a request for tasks.",
     .example = "  quern worker list",
     .options = list_options,
     .option_count = QN_COUNT_OF(list_options),

@@ -24,6 +24,7 @@
 #include "base/memory/secret.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
+#include "cli/work/probe/health.h"
 #include "cli/work/signal.h"
 #include "worker/hand_over/hand_over.h"
 
@@ -253,6 +254,7 @@ void qn_work_restart_exec(struct qn_work *work, int state_fd)
     char why[REASON_SIZE];
     char variable[sizeof VARIABLE + 16];
     (void)snprintf(variable, sizeof variable, VARIABLE "=%d", state_fd);
+    qn_work_health_pass_on(work, true);
     char **words = make_words(work->cli);
     char **environment = make_environment(variable);
     (void)fflush(stdout);
@@ -262,6 +264,7 @@ void qn_work_restart_exec(struct qn_work *work, int state_fd)
         (void)execvpe(words[0], words, environment);
     }
     (void)snprintf(why, sizeof why, "%.128s: %s", words[0], strerror(errno));
+    qn_work_health_pass_on(work, false);
     bool closes = qn_estate_keep_open(state_fd, false);
     (void)closes; /* it is read, and made so, once more */
     qn_free(environment);

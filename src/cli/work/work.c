@@ -14,9 +14,12 @@
 #include "cli/handlers/zygote.h"
 #include "cli/loop/loop.h"
 #include "cli/memory.h"
+#include "cli/supervise/notify.h"
 #include "cli/work/aggregate.h"
 #include "cli/work/end.h"
 #include "cli/work/handlers.h"
+#include "cli/work/options.h"
+#include "cli/work/probe/health.h"
 #include "cli/work/queues.h"
 #include "cli/work/restart.h"
 #include "cli/work/signal.h"
@@ -25,105 +28,6 @@
 #include "worker/hand_over/hand_over.h"
 #include "worker/prefork/nursery.h"
 #include "worker/run/mux.h"
-
-enum option {
-    OPTION_EXEC,
-    OPTION_EXEC_LOOP,
-    OPTION_HANDLERS,
-    OPTION_AGGREGATE,
-    OPTION_QUEUE,
-    OPTION_STRICT,
-    OPTION_CONCURRENCY,
-    OPTION_DRAIN,
-    OPTION_UNTIL_IDLE,
-    OPTION_SHUTDOWN_TIMEOUT,
-    OPTION_LEASE,
-    OPTION_HOST,
-    OPTION_UNKNOWN,
-    OPTION_NO_WAIT,
-    OPTION_QUIET,
-    OPTION_VERBOSE,
-    OPTION_LOG_FORMAT,
-    OPTION_ON_HUP,
-    OPTION_LOG_STDERR,
-    OPTION_NO_NEW_PRIVS,
-    OPTION_LOOP_RUNS,
-    OPTION_LOOP_START,
-    OPTION_CGROUP,
-    OPTION_AGGREGATE_TYPE,
-    OPTION_GROUP_GRACE,
-    OPTION_GROUP_MAX_DELAY,
-    OPTION_GROUP_MAX_SIZE,
-    OPTION_SOFT_SHUTDOWN_TIMEOUT,
-    OPTION_PREFETCH,
-    OPTION_CHILDREN,
-    OPTION_POLICIES = OPTION_CHILDREN + QN_WORK_CHILDREN_COUNT
-};
-
-static const struct qn_option options[] = {
-    [OPTION_EXEC] = {"exec", "PATTERN=COMMAND", "run tasks of a type, a prefix or * by /bin/sh -c",
-                     QN_OPTION_TEXT, .repeats = true},
-    [OPTION_EXEC_LOOP] = {"exec-loop", "PATTERN=COMMAND",
-                          "the same by commands that stay and run many tasks", QN_OPTION_TEXT,
-                          .repeats = true},
-    [OPTION_HANDLERS] = {"handlers", "FILE", "C handlers of a shared object, in child processes",
-                         QN_OPTION_TEXT},
-    [OPTION_AGGREGATE] = {"aggregate", "PATTERN=COMMAND",
-                          "make one task of a group; see the manual", QN_OPTION_TEXT,
-                          .repeats = true},
-    [OPTION_QUEUE] = {"queue", "NAME[=WEIGHT]", "queue to serve, with its weight (default 1)",
-                      QN_OPTION_TEXT, .repeats = true},
-    [OPTION_STRICT] = {"strict-priority", NULL, "lower weights only when others are empty",
-                       QN_OPTION_FLAG, .alias = "strict", .unlisted = true},
-    [OPTION_CONCURRENCY] = {"concurrency", "N", "runs at a time (one per CPU)", QN_OPTION_COUNT,
-                            .min = 1, .max = QN_CONCURRENCY_MAX},
-    [OPTION_DRAIN] = {"drain", NULL, "end when the queues are empty; 3: tasks failed",
-                      QN_OPTION_FLAG},
-    [OPTION_UNTIL_IDLE] = {"until-idle", NULL, "end when nothing is due; 3: tasks failed",
-                           QN_OPTION_FLAG},
-    [OPTION_SHUTDOWN_TIMEOUT] = {"shutdown-timeout", "D", "how long to wait for runs to end (8s)",
-                                 QN_OPTION_DURATION},
-    [OPTION_LEASE] = {"lease", "D", "others get a dead worker's tasks after D (30s)",
-                      QN_OPTION_DURATION, .min = QN_LEASE_MS_MIN, .unlisted = true},
-    [OPTION_HOST] = {"host", "NAME", "count deaths of runs under this name (host name)",
-                     QN_OPTION_TEXT, .unlisted = true},
-    [OPTION_UNKNOWN] = {"unknown", "WHAT", "other types: leave (to others), retry or archive",
-                        QN_OPTION_TEXT, .unlisted = true},
-    [OPTION_NO_WAIT] = {"no-wait", NULL, "end (69, 75) if the broker is not available",
-                        QN_OPTION_FLAG, .unlisted = true},
-    [OPTION_QUIET] = {"quiet", NULL, "log warnings and errors only", QN_OPTION_FLAG},
-    [OPTION_VERBOSE] = {"verbose", NULL, "log every run and more", QN_OPTION_FLAG},
-    [OPTION_LOG_FORMAT] = {"log-format", "FORMAT", "text (default), logfmt or json", QN_OPTION_TEXT,
-                           .unlisted = true},
-    [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
-                           QN_OPTION_FLAG, .unlisted = true},
-    [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "commands get no rights by set-uid programs",
-                             QN_OPTION_FLAG, .unlisted = true},
-    [OPTION_LOOP_RUNS] = {"exec-loop-runs", "N", "replace such a command after N runs",
-                          QN_OPTION_COUNT, .min = 1, .max = INT32_MAX, .unlisted = true},
-    [OPTION_LOOP_START] = {"exec-loop-start", "D", "how long it may need to be ready (30s)",
-                           QN_OPTION_DURATION, .min = 1, .unlisted = true},
-    [OPTION_ON_HUP] = {"on-hup", "drain|reload", "what SIGHUP does (drain)", QN_OPTION_TEXT,
-                       .unlisted = true},
-    [OPTION_AGGREGATE_TYPE] = {"aggregate-type", "[PATTERN=]TYPE", "type of the task made of them",
-                               QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_GROUP_GRACE] = {"group-grace", "[PATTERN=]D", "aggregate when no task came for D (1m)",
-                            QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_GROUP_MAX_DELAY] = {"group-max-delay", "[PATTERN=]D", "or when the oldest waited for D",
-                                QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_GROUP_MAX_SIZE] = {"group-max-size", "[PATTERN=]N", "or when there are N",
-                               QN_OPTION_TEXT, .repeats = true, .unlisted = true},
-    [OPTION_SOFT_SHUTDOWN_TIMEOUT] = {"soft-shutdown-timeout", "D", "then for cancelled ones (1s)",
-                                      QN_OPTION_DURATION, .unlisted = true},
-    [OPTION_PREFETCH] = {"prefetch", "N", "runs fetched beyond free slots; never: none",
-                         QN_OPTION_COUNT, .min = 1, .max = QN_PREFETCH_MAX, .never = true,
-                         .unlisted = true},
-    [OPTION_CGROUP] = {"cgroup", "DIR", "handlers and commands join it (cgroup v2)", QN_OPTION_TEXT,
-                       .unlisted = true},
-    QN_WORK_CHILDREN_OPTIONS(OPTION_CHILDREN),
-    QN_POLICY_OPTIONS(OPTION_POLICIES),
-};
-_Static_assert(QN_COUNT_OF(options) <= QN_OPTION_MAX, "struct qn_args has no room for them");
 
 /* --- Options -------------------------------------------------------------------------- */
 
@@ -149,10 +53,10 @@ static quern_status add_loop(const struct qn_cli *cli, quern_mux *mux, const cha
     return qn_loop_add(mux, pattern, command, &loop_options, err);
 }
 
-static int add_command(const struct qn_cli *cli, quern_mux *mux, enum option option,
+static int add_command(const struct qn_cli *cli, quern_mux *mux, enum qn_work_option option,
                        const char *text)
 {
-    const char *name = options[option].name;
+    const char *name = qn_work_options[option].name;
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || qn_str_blank(equals + 1)) {
         return qn_cli_usage(cli, "--%s: '%s' is not PATTERN=COMMAND", name, text);
@@ -176,7 +80,7 @@ static int add_command(const struct qn_cli *cli, quern_mux *mux, enum option opt
     return exit_code;
 }
 
-static int add_commands(const struct qn_cli *cli, quern_mux *mux, enum option option)
+static int add_commands(const struct qn_cli *cli, quern_mux *mux, enum qn_work_option option)
 {
     const char *text;
     int exit_code = QN_EXIT_OK;
@@ -285,7 +189,7 @@ static void on_run(const quern_run_report *report, void *user)
 }
 
 /* The library's zero is its default. */
-static int64_t stage_ms(const struct qn_args *args, enum option option)
+static int64_t stage_ms(const struct qn_args *args, enum qn_work_option option)
 {
     int64_t ms = qn_args_number(args, option, 0);
     return ms == 0 && qn_args_given(args, option) ? 1 : ms;
@@ -307,6 +211,7 @@ static quern_worker_options worker_options(struct qn_work *work)
         .child_cgroup = qn_args_text(args, OPTION_CGROUP),
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
+        .stall_timeout_ms = qn_args_number(args, OPTION_STALL_TIMEOUT, 0),
         .no_wait = work->no_wait,
         .on_log = on_log,
         .on_run = on_run,
@@ -335,13 +240,17 @@ static int run_one(struct qn_work *work, const char *url, int *ret_state_fd)
         return qn_cli_open_failed(work->cli, &err);
     }
     qn_work_signal_start(worker);
+    qn_work_health_of(work, worker, false);
     status = quern_worker_run(worker, &err);
     qn_work_signal_stop();
     if (status == QUERN_OK && qn_hand_over_take(worker, ret_state_fd)) {
+        qn_work_health_stop(work);
+        qn_work_health_of(work, NULL, false);
         quern_worker_free(worker);
         return QN_EXIT_OK;
     }
     quern_worker_stats stats;
+    qn_work_health_of(work, NULL, true);
     quern_worker_get_stats(worker, &stats);
     qn_work_end_report(work, &stats);
     if (status == QUERN_E_TIMEOUT) {
@@ -409,6 +318,7 @@ static int run_worker(struct qn_work *work, const char *url)
         state_fd = -1;
         if (exit_code == QN_EXIT_OK) {
             serve(work);
+            qn_work_health_start(work);
             exit_code = run_one(work, url, &state_fd);
         }
     }
@@ -421,6 +331,12 @@ static int open_and_run(struct qn_work *work)
     int exit_code = qn_cli_broker_url(work->cli, true, &url);
     if (work->only_checks) {
         return exit_code;
+    }
+    if (exit_code == QN_EXIT_OK) {
+        exit_code = qn_work_health_open(work, qn_args_text(&work->cli->args, OPTION_HEALTH_PORT));
+    }
+    if (exit_code == QN_EXIT_OK) {
+        qn_work_health_start(work);
     }
     /* The worker that it continues has asked the broker; this one waits for none of that. */
     if (exit_code == QN_EXIT_OK && work->estate.data == NULL) {
@@ -460,6 +376,7 @@ static int run_work(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
     int exit_code = QN_EXIT_OK;
+    qn_notify_take();
     work->reloads =
         on_hup != NULL ? strcmp(on_hup, "reload") == 0 : qn_args_given(args, OPTION_HANDLERS);
     if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
@@ -477,6 +394,7 @@ static int run_work(struct qn_cli *cli)
     }
     qn_work_signal_release();
     qn_work_signal_serve_end();
+    qn_work_health_finish(work);
     cli->on_message = NULL;
     qn_work_log_finish(&work->log);
     qn_work_queues_finish(work);
@@ -492,8 +410,8 @@ static const struct qn_verb verbs[] = {{
     .operands = "",
     .summary = "run tasks with shell commands: exit 0 done, 75 retry, 65 archive; fd 3: progress",
     .example = "  quern work --exec 'image:=./resize' --queue media=3 --queue default",
-    .options = options,
-    .option_count = QN_COUNT_OF(options),
+    .options = qn_work_options,
+    .option_count = QN_WORK_OPTION_COUNT,
     .run = run_work,
 }};
 const struct qn_noun qn_noun_work = {"work", "run tasks with shell commands", verbs, 1};

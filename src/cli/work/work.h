@@ -12,6 +12,7 @@
 #include "worker/hand_over/estate.h"
 
 struct qn_work_failed; /* see end.c */
+struct qn_work_health; /* see health.c */
 
 struct qn_work {
     struct qn_cli *cli;
@@ -32,6 +33,7 @@ struct qn_work {
     struct qn_estate estate; /* of the worker that it continues; data NULL: of none */
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
+    struct qn_work_health *health; /* owned; NULL: it is not served */
 };
 
 #endif

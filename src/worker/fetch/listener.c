@@ -35,6 +35,7 @@ struct spurious {
 /* Looks for work. Returns until when to rest; 0: not. */
 static int64_t look_for_work(struct quern_worker *worker, struct spurious *spurious)
 {
+    qn_beats_step(worker, QN_BEAT_LISTENER);
     bool in_vain = !qn_pump_help(worker);
     int64_t now_mono_ns = qn_clock_mono_ns();
     bool soon = now_mono_ns - spurious->last_mono_ns < SPURIOUS_GAP_MS * QN_NS_PER_MS;
@@ -81,6 +82,7 @@ static bool look_without_news(struct quern_worker *worker, const struct qn_backo
     bool stopped = false;
     int64_t now_mono_ns = qn_clock_mono_ns();
     while (!stopped && now_mono_ns < atomic_load(&backoff->retry_at_mono_ns)) {
+        qn_beats_step(worker, QN_BEAT_LISTENER);
         (void)qn_pump_help(worker);
         now_mono_ns = qn_clock_mono_ns();
         int64_t until_mono_ns = qn_earlier(atomic_load(&backoff->retry_at_mono_ns),
@@ -102,6 +104,7 @@ void *qn_listener_main(void *argument)
         quern_error error = {0};
         /* After a failure it does not wait: so it knows at once whether it can listen again. */
         int64_t wait_ms = atomic_load(&backoff.since_mono_ns) != 0 ? 0 : WAIT_MS;
+        qn_beats_sleep(worker, QN_BEAT_LISTENER, qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS);
         if (qn_broker_wait(worker->broker, wait_ms, &wakeup, &error) != QUERN_OK) {
             qn_backoff_fail(&backoff, &error);
             stopped = look_without_news(worker, &backoff);
@@ -118,5 +121,6 @@ void *qn_listener_main(void *argument)
         stopped = sleep_until(worker, rest_until_mono_ns);
     }
     qn_backoff_finish(&backoff);
+    qn_beats_end(worker, QN_BEAT_LISTENER);
     return NULL;
 }

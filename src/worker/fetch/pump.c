@@ -33,6 +33,7 @@ enum {
     FRUITLESS_MS = 10,    /* the work cannot be leased now, e.g. a charged task: look again later */
     FRUITLESS_DOUBLINGS = 7,
     ARM_AGAIN_MS = 5000, /* the brokers look each second whether they missed anything */
+    STALL_PARTS = 4,     /* an idle worker asks so often within its stall timeout */
     NO_AHEAD_MS = 1000   /* runs had to be given back: do not fetch ahead for a while */
 };
 
@@ -98,7 +99,9 @@ static void set_look(struct quern_worker *worker)
 
 static void note_call(struct quern_worker *worker, quern_status status, const quern_error *error)
 {
+    qn_beats_step(worker, worker->pump.stepper);
     if (status == QUERN_OK) {
+        qn_beats_answered(worker);
         qn_backoff_end(&worker->pump.backoff);
     } else {
         qn_backoff_fail(&worker->pump.backoff, error);
@@ -180,11 +183,19 @@ static void note_due_known(struct quern_worker *worker, int64_t now_mono_ns)
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
+/* After how long an idle worker arms again, which also shows that the broker answers. */
+static int64_t arm_again_ns(const struct quern_worker *worker)
+{
+    int64_t stall_ms = worker->options.stall_timeout_ms;
+    int64_t part_ms = stall_ms > 0 ? stall_ms / STALL_PARTS : ARM_AGAIN_MS;
+    return qn_earlier(part_ms, ARM_AGAIN_MS) * QN_NS_PER_MS;
+}
+
 /* Arms the wake-up. True when there is work right now: then the pump must not sleep. */
 static bool arm(struct quern_worker *worker, int64_t now_mono_ns)
 {
     struct qn_pump *pump = &worker->pump;
-    if (pump->armed && now_mono_ns - pump->armed_at_mono_ns < ARM_AGAIN_MS * QN_NS_PER_MS) {
+    if (pump->armed && now_mono_ns - pump->armed_at_mono_ns < arm_again_ns(worker)) {
         note_due_known(worker, now_mono_ns);
         return false;
     }
@@ -319,6 +330,7 @@ static bool rest(struct quern_worker *worker, int64_t now_mono_ns, struct sleep_
     (void)pthread_mutex_unlock(&worker->mutex);
     /* One that only aggregates must know when the next delayed task joins its group. */
     bool arms = has_room || (worker->only_aggregates && drains);
+    qn_beats_ask(worker, arms || drains);
     if (arms && arm(worker, now_mono_ns)) {
         return true;
     }
@@ -371,6 +383,7 @@ static bool step(struct quern_worker *worker, struct sleep_plan *ret_plan)
         return rest(worker, now_mono_ns, ret_plan);
     }
     quern_error error = {0};
+    qn_beats_ask(worker, true);
     quern_status status = qn_response_exchange(worker, request, 0, &error);
     note_call(worker, status, &error);
     if (status != QUERN_OK) {
@@ -391,6 +404,7 @@ bool qn_pump_help(struct quern_worker *worker)
     }
     (void)pthread_mutex_lock(&worker->pump.step_mutex);
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
+    worker->pump.stepper = QN_BEAT_LISTENER;
     uint64_t leased_before = worker->pump.leased_count;
     if (worker->pump.armed) {
         worker->pump.due_known_at_mono_ns = qn_clock_mono_ns(); /* until now */
@@ -430,6 +444,7 @@ static bool has_news(const struct quern_worker *worker, const struct sleep_plan 
 /* True when the worker has stopped. */
 static bool sleep_until(struct quern_worker *worker, const struct sleep_plan *plan)
 {
+    qn_beats_sleep(worker, QN_BEAT_PUMP, plan->until_mono_ns);
     (void)pthread_mutex_lock(&worker->mutex);
     worker->signals.pump_until_mono_ns = plan->until_mono_ns;
     worker->signals.pump_asleep = true;
@@ -461,12 +476,15 @@ void *qn_pump_main(void *argument)
     bool stopped = false;
     while (!stopped) {
         struct sleep_plan plan = {0};
+        qn_beats_step(worker, QN_BEAT_PUMP);
         (void)pthread_mutex_lock(&worker->pump.step_mutex);
         (void)pthread_mutex_lock(&worker->pump.plan_mutex);
+        worker->pump.stepper = QN_BEAT_PUMP;
         bool more = step(worker, &plan);
         (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
         (void)pthread_mutex_unlock(&worker->pump.step_mutex);
         stopped = more ? has_stopped(worker) : sleep_until(worker, &plan);
     }
+    qn_beats_end(worker, QN_BEAT_PUMP);
     return NULL;
 }

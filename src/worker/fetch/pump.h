@@ -12,9 +12,11 @@
 #include "worker/fetch/request.h"
 #include "worker/fetch/solo.h"
 #include "worker/fetch/unknown.h"
+#include "worker/liveness/beats.h"
 
 struct qn_pump {
     pthread_mutex_t step_mutex;        /* held for a step of the pump, on whichever thread */
+    enum qn_beat stepper;              /* that thread; guarded by step_mutex */
     pthread_mutex_t plan_mutex;        /* guards all below */
     struct qn_exchange_request first;  /* the pump's own */
     struct qn_exchange_request second; /* the second pump's, see second_pump.c */

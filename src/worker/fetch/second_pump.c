@@ -47,6 +47,7 @@ static bool send_request(struct quern_worker *worker)
         return false;
     }
     qn_backoff_end(&pump->second_backoff);
+    qn_beats_answered(worker);
     return true;
 }
 
@@ -61,6 +62,7 @@ static bool sleep_until_woken(struct quern_worker *worker)
         (void)qn_cond_wait_until(&signals->second_cond, &worker->mutex,
                                  atomic_load(retry_at_mono_ns));
     }
+    qn_beats_sleep(worker, QN_BEAT_SECOND, INT64_MAX);
     signals->second_asleep = true;
     while (worker->state != QN_WORKER_STOPPED && !signals->second_signalled) {
         (void)pthread_cond_wait(&signals->second_cond, &worker->mutex);
@@ -76,10 +78,13 @@ void *qn_second_pump_main(void *argument)
 {
     struct quern_worker *worker = argument;
     while (!sleep_until_woken(worker)) {
+        qn_beats_step(worker, QN_BEAT_SECOND);
         (void)pthread_mutex_lock(&worker->pump.plan_mutex);
         while (build_request(worker) && send_request(worker)) {
+            qn_beats_step(worker, QN_BEAT_SECOND);
         }
         (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
     }
+    qn_beats_end(worker, QN_BEAT_SECOND);
     return NULL;
 }

@@ -54,6 +54,7 @@ static bool any_fails(const struct timetable *table)
 static void run_timer(struct timetable *table, size_t index)
 {
     quern_error error = {0};
+    qn_beats_step(table->worker, QN_BEAT_KEEPER);
     quern_status status = timers[index].run(table->worker, &error);
     bool fails = status != QUERN_OK;
     table->fails[index] = fails;
@@ -121,12 +122,16 @@ void *qn_keeper_main(void *argument)
     struct timetable table = {.worker = argument};
     table.worker->keeper.progress_round = 1;
     qn_backoff_init(&table.backoff, &table.worker->backoffs);
+    table.backoff.is_witness = true;
     bool stopped = false;
     while (!stopped) {
+        qn_beats_step(table.worker, QN_BEAT_KEEPER);
         int64_t until_mono_ns = qn_timeouts_check(table.worker, qn_clock_mono_ns());
         until_mono_ns = qn_earlier(until_mono_ns, run_due_timers(&table));
+        qn_beats_sleep(table.worker, QN_BEAT_KEEPER, until_mono_ns);
         stopped = sleep_until(table.worker, until_mono_ns);
     }
     qn_backoff_finish(&table.backoff);
+    qn_beats_end(table.worker, QN_BEAT_KEEPER);
     return NULL;
 }

@@ -108,6 +108,7 @@ static quern_status extend_all(struct quern_worker *worker, uint64_t round, quer
     struct batch batch;
     quern_status status;
     do { /* also with no run: the channel is opened before it is needed */
+        qn_beats_step(worker, QN_BEAT_LEASES);
         collect(worker, round, &batch);
         batch.until_boot_ms = qn_clock_boot_ms(worker->clock) + worker->options.lease_ms;
         status = qn_broker_extend(worker->broker, batch.extensions, batch.count,
@@ -156,6 +157,7 @@ void *qn_leases_main(void *argument)
     struct quern_worker *worker = argument;
     struct qn_backoff backoff;
     qn_backoff_init(&backoff, &worker->backoffs);
+    backoff.is_witness = true;
     int64_t until_mono_ns;
     uint64_t round = 0;
     do {
@@ -173,7 +175,9 @@ void *qn_leases_main(void *argument)
             qn_backoff_fail(&backoff, &error);
             until_mono_ns = qn_earlier(until_mono_ns, atomic_load(&backoff.retry_at_mono_ns));
         }
+        qn_beats_sleep(worker, QN_BEAT_LEASES, until_mono_ns);
     } while (!watch_until(worker, until_mono_ns));
+    qn_beats_end(worker, QN_BEAT_LEASES);
     qn_backoff_finish(&backoff);
     return NULL;
 }

@@ -6,6 +6,7 @@
  * timers for long; the next call does the rest. */
 #include "worker/keeper/upkeep.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,9 @@ static const char *status_text(const struct quern_worker *worker)
     }
     if (qn_stuck_has_no_slot(worker)) {
         return "stuck";
+    }
+    if (qn_beats_has_stalled(worker, qn_clock_mono_ns())) {
+        return "stalled";
     }
     return worker->braked ? "braked" : "active";
 }
@@ -91,8 +95,20 @@ static void release_list(struct quern_worker *worker, struct running_list *list)
 
 #define SERVED_SIZE 8192
 
-/* The queues, how many handlers hang, and the types if they fit; see QN_HEARTBEAT_SEPARATOR. The
- * caller's; NULL: out of memory. */
+/* How many handlers hang, and for how many ms the pump has had no answer (nothing: it never had
+ * one). */
+static void describe_state(struct quern_worker *worker, char *text, size_t size)
+{
+    int64_t answered_at = atomic_load(&worker->beats.answered_at_mono_ns);
+    int used = snprintf(text, size, "%zu", qn_stuck_hung_count(worker));
+    if (answered_at != 0) {
+        int64_t age_ms = (qn_clock_mono_ns() - answered_at) / QN_NS_PER_MS;
+        (void)snprintf(text + used, size - (size_t)used, " %" PRId64, age_ms);
+    }
+}
+
+/* The queues, the state, and the types if they fit; see QN_HEARTBEAT_SEPARATOR. The caller's; NULL:
+ * out of memory. */
 static char *describe_served(struct quern_worker *worker)
 {
     size_t size = strlen(worker->queues_text) + SERVED_SIZE;
@@ -100,8 +116,9 @@ static char *describe_served(struct quern_worker *worker)
     if (text == NULL) {
         return NULL;
     }
-    int used = snprintf(text, size, "%s%c%zu", worker->queues_text, QN_HEARTBEAT_SEPARATOR,
-                        qn_stuck_hung_count(worker));
+    char state[64];
+    describe_state(worker, state, sizeof state);
+    int used = snprintf(text, size, "%s%c%s", worker->queues_text, QN_HEARTBEAT_SEPARATOR, state);
     QN_ASSERT(used > 0);
     if (!qn_mux_list(worker->mux, QN_HEARTBEAT_SEPARATOR, text + used, size - (size_t)used)) {
         text[used] = '\0';
@@ -188,6 +205,7 @@ quern_status qn_upkeep_recover(struct quern_worker *worker, quern_error *err)
     quern_status status = QUERN_OK;
     for (int round = 0; round < ROUNDS_MAX && recovering.count == RECOVER_BATCH; round++) {
         size_t recovered;
+        qn_beats_step(worker, QN_BEAT_KEEPER);
         recovering.count = 0;
         status = qn_broker_recover(worker->broker,
                                    (struct qn_upkeep){qn_worker_names(worker), RECOVER_BATCH},
@@ -214,6 +232,7 @@ quern_status qn_upkeep_forward(struct quern_worker *worker, quern_error *err)
     size_t moved = FORWARD_BATCH;
     for (int round = 0; round < ROUNDS_MAX && moved == FORWARD_BATCH; round++) {
         int64_t next_due_at_ms;
+        qn_beats_step(worker, QN_BEAT_KEEPER);
         quern_status status = qn_broker_forward(
             worker->broker, (struct qn_upkeep){qn_worker_names(worker), FORWARD_BATCH}, &moved,
             &next_due_at_ms, err);
@@ -233,6 +252,7 @@ quern_status qn_upkeep_prune(struct quern_worker *worker, quern_error *err)
     quern_status status = QUERN_OK;
     for (int round = 0; round < ROUNDS_MAX && removed >= QN_PRUNE_BATCH_MAX; round++) {
         removed = 0;
+        qn_beats_step(worker, QN_BEAT_KEEPER);
         status = qn_broker_prune(worker->broker,
                                  (struct qn_upkeep){qn_worker_names(worker), QN_PRUNE_BATCH_MAX},
                                  &removed, err);
@@ -256,6 +276,7 @@ quern_status qn_upkeep_reclaim_sets(struct quern_worker *worker, quern_error *er
     for (int round = 0; round < ROUNDS_MAX && status == QUERN_OK && reclaimed >= RECLAIM_BATCH;
          round++) {
         reclaimed = 0;
+        qn_beats_step(worker, QN_BEAT_KEEPER);
         status = qn_broker_reclaim_sets(worker->broker,
                                         (struct qn_upkeep){qn_worker_names(worker), RECLAIM_BATCH},
                                         &reclaimed, err);

@@ -132,6 +132,10 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     quern_worker_get_stats(NULL, &stats);
     assert_true(stats.done == 0 && !stats.ready);
     quern_worker_get_stats(NULL, NULL);
+    quern_worker_health health = {.live = true};
+    quern_worker_get_health(NULL, &health);
+    assert_true(!health.live && health.check_count == 0);
+    quern_worker_get_health(NULL, NULL);
     quern_worker_free(NULL);
     quern_mux_free(NULL);
 }
