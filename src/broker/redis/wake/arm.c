@@ -125,7 +125,6 @@ static quern_status find_nodes(struct qn_redis *self, struct attempt *attempt,
 {
     size_t count = 0;
     quern_status status = QUERN_OK;
-    self->listener.armed_epoch = qn_cluster_epoch(self->cluster);
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         bool known = false;
         status =
@@ -147,11 +146,13 @@ static quern_status prepare_nodes(struct qn_redis *self, struct attempt *attempt
                                   struct qn_names queues, quern_error *err)
 {
     quern_status first = QUERN_OK;
+    uint64_t epoch = qn_cluster_epoch(self->cluster);
     quern_status status = find_nodes(self, attempt, queues, err);
     if (status != QUERN_OK) {
         return status;
     }
     (void)pthread_mutex_lock(&self->listener.mutex);
+    self->listener.armed_epoch = epoch;
     qn_redis_listener_keep(&self->listener, attempt->owners, attempt->owner_count);
     (void)pthread_mutex_unlock(&self->listener.mutex);
     for (size_t i = 0; i < attempt->owner_count; i++) {
