@@ -278,6 +278,17 @@ static void each_error_at_each_command_is_the_status_that_it_stands_for(void **s
     test_store_close(&store);
 }
 
+/* Of the errors every third one, from one that the seed chooses; all in full. */
+static size_t each_of(void)
+{
+    return test_full() ? 1 : 3;
+}
+
+static size_t first_of(uint64_t seed)
+{
+    return (size_t)(seed % each_of());
+}
+
 /* --- Every operation ------------------------------------------------------------------ */
 
 /* Whatever it is, no operation crashes, hangs or takes it for an answer of another kind. */
@@ -288,11 +299,12 @@ static void each_error_in_the_place_of_any_reply_is_survived(void **state)
     quern_error err = {0};
     struct test_round round = {.worker_id = "w"};
     test_store_open(&store, 0);
-    struct proxy *proxy = proxy_start_for(test_store_server(), test_seed());
+    uint64_t seed = test_seed();
+    struct proxy *proxy = proxy_start_for(test_store_server(), seed);
     const char *url = proxy_url(proxy);
     assert_ok(qn_broker_open(url, &(struct qn_broker_options){0}, &round.broker, &err), err);
     assert_ok(qn_broker_open(url, &(struct qn_broker_options){0}, &round.watcher, &err), err);
-    for (size_t i = 0; i < proxy_error_count; i++) {
+    for (size_t i = first_of(seed); i < proxy_error_count; i += each_of()) {
         const struct proxy_rule rule = {
             .fault = PROXY_ERROR, .error = proxy_errors[i].text, .skip = i};
         test_redis_empty(test_store_server());
@@ -320,7 +332,7 @@ static void worker_and_client_get_over_each_error(void **state)
 {
     (void)state;
     enum { COUNT = 20, REFUSED = 8 };
-    for (size_t i = 0; i < TEST_COUNT(errors); i++) {
+    for (size_t i = first_of(test_seed()); i < TEST_COUNT(errors); i += each_of()) {
         struct rig *rig = rig_new(false);
         struct proxy *proxy = proxy_start_for(test_store_server(), 1);
         struct rig_worker worker;
