@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* supervisor.c - the thread that watches over the choice of the server.
  *
- * Every sentinel publishes +switch-master when it learns of another master; we subscribe at the
- * first one that answers. The message is only a reason to ask, and what counts is the answer
- * (sentinel.h). A subscription that was lost is made again at another sentinel; until there is one,
- * the sentinels are asked each second. */
+ * Every sentinel publishes +switch-master when it learns of another master, and +sdown before, when
+ * it has lost the old one; we subscribe at the first one that answers. A message is only a reason
+ * to ask, again and again for a while, as the sentinel that leads a failover knows the new master
+ * some seconds before the others; what counts is the answer (sentinel.h). A subscription that was
+ * lost is made again at another sentinel; until there is one, they are asked each second. */
 #include "redis/failover/supervisor.h"
 
 #include <poll.h>
@@ -23,14 +24,16 @@ enum {
     CONNECT_MS = 500,
     PROBE_MS_MIN = 1000, /* of the preferred server; doubles while it is away */
     PROBE_MS_MAX = 60000,
-    ASK_MS = 5000,       /* sentinels, beside their messages: they may be lost */
-    ASK_ALONE_MS = 1000, /* without a subscription */
-    LOST_MS = 100,       /* after the end of a subscription: its sentinel may be gone */
-    MESSAGES_MAX = 100   /* taken at once */
+    ASK_MS = 5000,        /* sentinels, beside their messages: they may be lost */
+    ASK_ALONE_MS = 1000,  /* without a subscription */
+    ASK_AGAIN_MS = 200,   /* after a message ... */
+    AGAIN_FOR_MS = 10000, /* ... for so long, or until there is another master */
+    LOST_MS = 100,        /* after the end of a subscription: its sentinel may be gone */
+    MESSAGES_MAX = 100    /* taken at once */
 };
-#define CHANNEL "+switch-master"
 
-static const char subscribe[] = "*2\r\n$9\r\nSUBSCRIBE\r\n$14\r\n" CHANNEL "\r\n";
+static const char subscribe[] = "*4\r\n$9\r\nSUBSCRIBE\r\n$14\r\n+switch-master\r\n$6\r\n+sdown\r\n"
+                                "$6\r\n+odown\r\n";
 static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
 static int64_t in_ms(int64_t ms)
@@ -96,6 +99,7 @@ struct subscription {
     struct qn_arena arena;
     bool exists; /* the connection is one to a sentinel */
     bool pinged; /* and nothing has come since */
+    int64_t ping_at_ns;
 };
 
 static void unsubscribe(struct subscription *subscription)
@@ -166,9 +170,13 @@ static bool take_messages(struct subscription *subscription)
     return switched;
 }
 
-/* Gives the subscription up if the last ping was not answered, else sends another one. */
+/* Now and then: gives the subscription up if the last ping was not answered, else sends one. */
 static void check_alive(struct subscription *subscription)
 {
+    if (qn_clock_mono_ns() < subscription->ping_at_ns) {
+        return;
+    }
+    subscription->ping_at_ns = in_ms(ASK_MS);
     if (subscription->exists && subscription->pinged) {
         unsubscribe(subscription);
     }
@@ -179,10 +187,20 @@ static void check_alive(struct subscription *subscription)
     }
 }
 
+/* Whether there is another master now. */
+static bool ask(struct qn_supervisor *supervisor)
+{
+    uint64_t before = atomic_load(&supervisor->failover->generation);
+    quern_status status = qn_sentinels_find(supervisor->sentinels, in_ms(ASK_MS), NULL);
+    (void)status; /* the next attempt to connect asks again, and reports it */
+    return !qn_failover_is_current(supervisor->failover, before);
+}
+
 static void watch_sentinels(struct qn_supervisor *supervisor)
 {
     struct subscription subscription = {.exists = false};
     int64_t ask_at_ns = 0;
+    int64_t again_until_ns = 0;
     bool goes_on = true;
     while (goes_on) {
         if (qn_clock_mono_ns() >= ask_at_ns) {
@@ -190,14 +208,17 @@ static void watch_sentinels(struct qn_supervisor *supervisor)
             if (!subscription.exists) {
                 subscribe_somewhere(supervisor, &subscription);
             }
-            quern_status status = qn_sentinels_find(supervisor->sentinels, in_ms(ASK_MS), NULL);
-            (void)status; /* who opens a connection asks again, and reports it */
-            ask_at_ns = in_ms(subscription.exists ? ASK_MS : ASK_ALONE_MS);
+            bool switched = ask(supervisor);
+            again_until_ns = switched ? 0 : again_until_ns;
+            ask_at_ns = in_ms(qn_clock_mono_ns() < again_until_ns ? ASK_AGAIN_MS
+                              : subscription.exists               ? ASK_MS
+                                                                  : ASK_ALONE_MS);
         }
         int64_t left_ms = (ask_at_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
         int fd = subscription.exists ? subscription.connection.socket.fd : -1;
         goes_on = sleep_ms(supervisor, fd, left_ms > 0 ? left_ms : 0);
         if (goes_on && take_messages(&subscription)) {
+            again_until_ns = in_ms(AGAIN_FOR_MS);
             ask_at_ns = subscription.exists ? 0 : in_ms(LOST_MS);
         }
     }

@@ -275,10 +275,11 @@ static const char *const strange[] = {
 
 /* Without those that name ids: their pages continue until walks_that_never_end_are_ended. */
 static const char *const commands[] = {
-    "TIME",  "EXISTS", "HGETALL", "HMGET",  "HGET",   "HSTRLEN", "SMEMBERS", "SISMEMBER", "SSCAN",
-    "SCAN",  "ZSCORE", "ZMSCORE", "ZCARD",  "ZCOUNT", "LLEN",    "LPOS",     "GET",       "MGET",
-    "SCARD", "MEMORY", "INFO",    "CONFIG", "HVALS",  "EVALSHA", "CLIENT",   "SADD",      "SREM",
-    "HDEL",  "HSET",   "PUBLISH", "DBSIZE", "HLEN",   "HSCAN",   "TYPE",
+    "TIME",   "EXISTS", "HGETALL", "HMGET",   "HGET",  "HSTRLEN", "SMEMBERS", "SISMEMBER",
+    "SSCAN",  "SCAN",   "ZSCORE",  "ZMSCORE", "ZCARD", "ZCOUNT",  "LLEN",     "LPOS",
+    "GET",    "MGET",   "SCARD",   "MEMORY",  "INFO",  "CONFIG",  "HVALS",    "EVALSHA",
+    "CLIENT", "SADD",   "SREM",    "HDEL",    "HSET",  "PUBLISH", "DBSIZE",   "HLEN",
+    "HSCAN",  "TYPE",   "PING",    "EXPIRE",  "WAIT",
 };
 
 static void strange_answers_are_errors_or_nothing(void **state)
