@@ -20,11 +20,10 @@
 #include "base/error.h"
 #include "base/memory/vec.h"
 #include "redis/cluster/route.h"
+#include "redis/cluster/unsent.h"
 #include "redis/encode.h"
 #include "redis/open.h"
 #include "redis/server_error.h"
-
-#define EVAL_SIZE 4
 
 /* --- Building ----------------------------------------------------------------------- */
 
@@ -185,22 +184,12 @@ void qn_pipeline_script(struct qn_pipeline *pipeline, const struct qn_script *sc
     qn_pipeline_uint(pipeline, key_count);
 }
 
-static void put_script_text(struct qn_pipeline *pipeline, const struct qn_pipeline_command *command)
-{
-    pipeline->args[command->first_arg] = "EVAL";
-    pipeline->arg_sizes[command->first_arg] = EVAL_SIZE;
-    const char *text = QN_BUG_SCRIPT(pipeline->arena, command->script->text);
-    QN_ASSERT(text != NULL);
-    pipeline->args[command->first_arg + 1] = text;
-    pipeline->arg_sizes[command->first_arg + 1] = strlen(text);
-}
-
 void qn_pipeline_script_text(struct qn_pipeline *pipeline, const struct qn_script *script,
                              size_t key_count)
 {
     qn_pipeline_script(pipeline, script, key_count);
     if (pipeline->status == QUERN_OK) {
-        put_script_text(pipeline, &pipeline->commands[pipeline->command_count - 1]);
+        qn_unsent_put_text(pipeline, &pipeline->commands[pipeline->command_count - 1]);
     }
 }
 
@@ -231,46 +220,12 @@ void qn_pipeline_uint(struct qn_pipeline *pipeline, uint64_t value)
 
 /* --- Running ------------------------------------------------------------------------ */
 
-static bool is_wanted(const struct qn_pipeline_command *command)
-{
-    return command->reply == NULL;
-}
-
-/* Whether it is to be written to this node; -1: the one server. */
-static bool is_for(const struct qn_pipeline_command *command, int node)
-{
-    return is_wanted(command) && (node < 0 || (command->at < 0 && command->goes_to == node));
-}
-
-char *qn_pipeline_format(struct qn_pipeline *pipeline, size_t first, int node, size_t *ret_size)
-{
-    size_t size_max = 0;
-    for (size_t i = first; i < pipeline->command_count; i++) {
-        const struct qn_pipeline_command *command = &pipeline->commands[i];
-        size_max +=
-            is_for(command, node)
-                ? qn_encode_size_max(pipeline->arg_sizes + command->first_arg, command->arg_count)
-                : 0;
-    }
-    char *data = qn_arena_alloc(pipeline->arena, size_max);
-    char *at = data;
-    for (size_t i = first; data != NULL && i < pipeline->command_count; i++) {
-        const struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (is_for(command, node)) {
-            qn_encode(&at, pipeline->args + command->first_arg,
-                      pipeline->arg_sizes + command->first_arg, command->arg_count);
-        }
-    }
-    *ret_size = data == NULL ? 0 : (size_t)(at - data);
-    return data;
-}
-
 static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
     struct qn_connection *connection = &pipeline->channel->connection;
     for (size_t i = first; i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (is_wanted(command)) {
+        if (command->reply == NULL) {
             qn_connection_limit(connection, command->reply_size_max);
             quern_status status = qn_connection_receive(
                 connection, pipeline->arena, pipeline->deadline_ns, &command->reply, err);
@@ -282,24 +237,12 @@ static quern_status read_replies(struct qn_pipeline *pipeline, size_t first, que
     return QUERN_OK;
 }
 
-bool qn_pipeline_lacks_script(struct qn_pipeline *pipeline, struct qn_pipeline_command *command)
-{
-    bool was_eval = command->script != NULL && pipeline->arg_sizes[command->first_arg] == EVAL_SIZE;
-    if (command->script == NULL || was_eval || command->reply->type != QN_REPLY_ERROR ||
-        strncmp(command->reply->data, "NOSCRIPT", 8) != 0) {
-        return false;
-    }
-    put_script_text(pipeline, command);
-    command->reply = NULL;
-    return true;
-}
-
 /* Turns the scripts that the server did not know into EVAL with their text and wants them again. */
 static bool want_unknown_scripts(struct qn_pipeline *pipeline, size_t first)
 {
     bool wanted = false;
     for (size_t i = first; i < pipeline->command_count; i++) {
-        wanted = qn_pipeline_lacks_script(pipeline, &pipeline->commands[i]) || wanted;
+        wanted = qn_unsent_lacks_script(pipeline, &pipeline->commands[i]) || wanted;
     }
     return wanted;
 }
@@ -320,7 +263,7 @@ static quern_status write_wanted(struct qn_pipeline *pipeline, size_t first, que
     size_t size = 0;
     struct qn_connection *connection = &pipeline->channel->connection;
     uint64_t sent_before = connection->socket.sent_bytes;
-    char *data = qn_pipeline_format(pipeline, first, -1, &size);
+    char *data = qn_unsent_format(pipeline, first, -1, &size);
     if (data == NULL) {
         return qn_error_nomem(err);
     }

@@ -48,7 +48,7 @@ static void read_as_slots(const struct qn_reply *reply)
             abort();
         }
     }
-    if (qn_slot_advice_of(reply, &place) == QN_SLOT_MOVED && place.port[0] == '\0') {
+    if (qn_slots_advice(reply, &place) == QN_SLOT_MOVED && place.port[0] == '\0') {
         abort();
     }
 }

@@ -90,28 +90,6 @@ static void finish_channels(struct qn_redis *self)
     }
 }
 
-quern_status qn_redis_node_of(struct qn_redis *self, struct qn_pipeline *pipeline,
-                              const char *queue, int *ret_node, quern_error *err)
-{
-    *ret_node = 0;
-    if (self->cluster == NULL) {
-        return QUERN_OK;
-    }
-    const char *key = qn_arena_printf(pipeline->arena, QN_KEY_ROOT "%s" QN_KEY_NAME, queue);
-    if (key == NULL) {
-        return qn_error_nomem(err);
-    }
-    uint16_t slot = qn_slot_of(key, strlen(key));
-    (void)qn_cluster_owners(self->cluster, &slot, ret_node, 1);
-    return QUERN_OK;
-}
-
-size_t qn_redis_nodes(struct qn_redis *self, int nodes[QN_SLOT_NODES_MAX])
-{
-    nodes[0] = 0;
-    return self->cluster == NULL ? 1 : qn_cluster_masters(self->cluster, nodes, QN_SLOT_NODES_MAX);
-}
-
 /* Whether the scheme of the URL ends like this, with TLS or without. */
 static bool is_of(const struct qn_url *url, const char *end)
 {

@@ -77,12 +77,6 @@ static inline void qn_redis_begin(struct qn_pipeline *pipeline, struct qn_redis 
     qn_pipeline_begin(pipeline, &self->channels[channel], kind);
 }
 
-/* The node that owns a queue by the present map; -1: none. One server: 0. */
-QUERN_NODISCARD quern_status qn_redis_node_of(struct qn_redis *self, struct qn_pipeline *pipeline,
-                                              const char *queue, int *ret_node, quern_error *err);
-/* The nodes on which keys may lie; one server: 0. For commands that walk through all keys. */
-size_t qn_redis_nodes(struct qn_redis *self, int nodes[QN_SLOT_NODES_MAX]);
-
 /* urls: parsed, each of one server, which stand in for each other; or one of
  * sentinels or of a cluster. Connects
  * once, so that faults of the URL, the password or the server are reported here. */

@@ -96,7 +96,7 @@ static quern_status add_seeds(struct qn_cluster *cluster, const char *hosts, que
     while (true) {
         size_t size = strcspn(at, ",");
         struct qn_slot_place place;
-        if (size == 0 || !qn_slot_place_read(at, size, "6379", &place) || place.host[0] == '\0') {
+        if (size == 0 || !qn_slots_place(at, size, "6379", &place) || place.host[0] == '\0') {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "redis: a cluster is written redis-cluster://host:port,host:port, "
                                 "not with \"%.*s\"",

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "net/peer.h"
 #include "redis/cluster/command_key.h"
+#include "redis/cluster/unsent.h"
 #include "redis/open.h"
 
 #define HOPS_MAX 16 /* of MOVED, in one run */
@@ -104,7 +105,7 @@ static quern_status choose_nodes(struct route *route, quern_error *err)
         const struct qn_pipeline_command *command = &pipeline->commands[route->first + i];
         size_t at = command->first_arg + key_at(pipeline, command);
         slots[i] =
-            at == command->first_arg ? 0 : qn_slot_of(pipeline->args[at], pipeline->arg_sizes[at]);
+            at == command->first_arg ? 0 : qn_slots_of(pipeline->args[at], pipeline->arg_sizes[at]);
     }
     route->fault = (struct qn_cluster_fault){.better = -1, .worse = route->fault.worse};
     route->fault.epoch = qn_cluster_owners(cluster_of(route), slots, nodes, count);
@@ -216,7 +217,7 @@ static quern_status write_node(struct route *route, int node, quern_error *err)
         }
         return status;
     }
-    char *data = qn_pipeline_format(pipeline, route->first, node, &size);
+    char *data = qn_unsent_format(pipeline, route->first, node, &size);
     if (data == NULL) {
         return qn_error_nomem(err);
     }
@@ -308,12 +309,12 @@ static quern_status judge(struct route *route, struct qn_pipeline_command *comma
     if (command->reply->type != QN_REPLY_ERROR) {
         return QUERN_OK;
     }
-    if (qn_pipeline_lacks_script(route->pipeline, command)) {
+    if (qn_unsent_lacks_script(route->pipeline, command)) {
         command->at = -1;
         route->again = true;
         return QUERN_OK;
     }
-    switch (qn_slot_advice_of(command->reply, &place)) {
+    switch (qn_slots_advice(command->reply, &place)) {
     case QN_SLOT_MOVED:
         return follow(route, command, &place, err);
     case QN_SLOT_BAD:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* route.h - how a pipeline runs on a cluster: each command at the node that owns its slot.
  *
- * Only pipeline.c uses this, and has the two parts of itself that are needed here. */
+ * Only pipeline.c uses this. */
 #ifndef QN_REDIS_CLUSTER_ROUTE_H
 #define QN_REDIS_CLUSTER_ROUTE_H
 
@@ -17,14 +17,5 @@ QUERN_NODISCARD quern_status qn_route_run(struct qn_pipeline *pipeline, size_t f
                                           quern_error *err);
 /* Closes the connections on which replies are still to come. */
 void qn_route_drop(struct qn_pipeline *pipeline);
-
-/* --- Of pipeline.c ---------------------------------------------------------------------- */
-
-/* The wanted commands from `first` on, as the server reads them; node: those for it, -1: all. NULL:
- * out of memory. */
-char *qn_pipeline_format(struct qn_pipeline *pipeline, size_t first, int node, size_t *ret_size);
-/* Whether a reply says that the server does not know the script: then the text takes its place, and
- * the command is wanted again. */
-bool qn_pipeline_lacks_script(struct qn_pipeline *pipeline, struct qn_pipeline_command *command);
 
 #endif

@@ -22,7 +22,7 @@ static uint16_t crc16(const unsigned char *data, size_t size)
     return crc;
 }
 
-uint16_t qn_slot_of(const void *key, size_t size)
+uint16_t qn_slots_of(const void *key, size_t size)
 {
     const unsigned char *data = key;
     const unsigned char *open = size > 0 ? memchr(data, '{', size) : NULL;
@@ -76,8 +76,8 @@ static bool make_place(struct qn_str host, struct qn_str port, struct qn_slot_pl
     return true;
 }
 
-bool qn_slot_place_read(const char *text, size_t size, const char *port,
-                        struct qn_slot_place *ret_place)
+bool qn_slots_place(const char *text, size_t size, const char *port,
+                    struct qn_slot_place *ret_place)
 {
     const char *colon = size > 0 ? memrchr(text, ':', size) : NULL;
     bool bracketed = size > 0 && text[0] == '[';
@@ -108,11 +108,11 @@ static enum qn_slot_advice read_moved(const char *text, struct qn_slot_place *re
 {
     const char *place = strchr(text, ' ');
     size_t size = place == NULL ? 0 : strlen(place + 1);
-    return place != NULL && qn_slot_place_read(place + 1, size, NULL, ret_place) ? QN_SLOT_MOVED
-                                                                                 : QN_SLOT_BAD;
+    return place != NULL && qn_slots_place(place + 1, size, NULL, ret_place) ? QN_SLOT_MOVED
+                                                                             : QN_SLOT_BAD;
 }
 
-enum qn_slot_advice qn_slot_advice_of(const struct qn_reply *error, struct qn_slot_place *ret_place)
+enum qn_slot_advice qn_slots_advice(const struct qn_reply *error, struct qn_slot_place *ret_place)
 {
     static const char *const later[] = {"ASK ",        "TRYAGAIN", "CLUSTERDOWN",
                                         "MASTERDOWN ", "LOADING ", "READONLY "};

@@ -24,7 +24,7 @@ struct qn_slot_place {
 
 /* The slot of a key: CRC16 of what is between its first '{' and the next '}', if that is not empty,
  * else of all of it. */
-uint16_t qn_slot_of(const void *key, size_t size);
+uint16_t qn_slots_of(const void *key, size_t size);
 
 /* What an error reply asks for. */
 enum qn_slot_advice {
@@ -34,13 +34,12 @@ enum qn_slot_advice {
     QN_SLOT_BAD    /* it names no place where a node could be */
 };
 /* *ret_place: only after QN_SLOT_MOVED. */
-enum qn_slot_advice qn_slot_advice_of(const struct qn_reply *error,
-                                      struct qn_slot_place *ret_place);
+enum qn_slot_advice qn_slots_advice(const struct qn_reply *error, struct qn_slot_place *ret_place);
 
 /* Reads "host:port", also with an IPv6 host, in brackets or without. `port`: used where the text
  * has none; NULL: it must have one. */
-bool qn_slot_place_read(const char *text, size_t size, const char *port,
-                        struct qn_slot_place *ret_place);
+bool qn_slots_place(const char *text, size_t size, const char *port,
+                    struct qn_slot_place *ret_place);
 
 /* Takes a place, returns a number for it below QN_SLOT_NODES_MAX; -1: that is too many, or memory
  * is out. */

@@ -38,9 +38,9 @@ static void keys_lie_where_redis_puts_them(void **state)
         {"foo{bar", 15278},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        assert_int_equal(qn_slot_of(cases[i].key, strlen(cases[i].key)), cases[i].slot);
+        assert_int_equal(qn_slots_of(cases[i].key, strlen(cases[i].key)), cases[i].slot);
     }
-    assert_int_equal(qn_slot_of("a\0b", 3) == qn_slot_of("a", 1), false);
+    assert_int_equal(qn_slots_of("a\0b", 3) == qn_slots_of("a", 1), false);
 }
 
 static void errors_say_what_to_do(void **state)
@@ -82,7 +82,7 @@ static void errors_say_what_to_do(void **state)
         struct qn_slot_place place = {.host = "unset"};
         struct qn_reply reply = text_of(cases[i].words);
         reply.type = QN_REPLY_ERROR;
-        assert_int_equal(qn_slot_advice_of(&reply, &place), cases[i].advice);
+        assert_int_equal(qn_slots_advice(&reply, &place), cases[i].advice);
         if (cases[i].host != NULL) {
             assert_string_equal(place.host, cases[i].host);
             assert_string_equal(place.port, cases[i].port);
@@ -90,21 +90,21 @@ static void errors_say_what_to_do(void **state)
     }
     struct qn_slot_place place;
     struct qn_reply text = text_of("MOVED 1 a:1");
-    assert_int_equal(qn_slot_advice_of(&text, &place), QN_SLOT_FINE);
+    assert_int_equal(qn_slots_advice(&text, &place), QN_SLOT_FINE);
 }
 
 static void a_place_may_do_without_a_port(void **state)
 {
     (void)state;
     struct qn_slot_place place;
-    assert_true(qn_slot_place_read("host", 4, "6379", &place));
+    assert_true(qn_slots_place("host", 4, "6379", &place));
     assert_string_equal(place.port, "6379");
-    assert_true(qn_slot_place_read("[::1]", 5, "6379", &place));
+    assert_true(qn_slots_place("[::1]", 5, "6379", &place));
     assert_string_equal(place.host, "::1");
     char longest[QN_SLOT_HOST_SIZE + 1];
     memset(longest, 'h', sizeof longest);
-    assert_true(qn_slot_place_read(longest, QN_SLOT_HOST_SIZE - 1, "1", &place));
-    assert_false(qn_slot_place_read(longest, QN_SLOT_HOST_SIZE, "1", &place));
+    assert_true(qn_slots_place(longest, QN_SLOT_HOST_SIZE - 1, "1", &place));
+    assert_false(qn_slots_place(longest, QN_SLOT_HOST_SIZE, "1", &place));
 }
 
 /* A range with one master: {first, last, {host, port}}. */

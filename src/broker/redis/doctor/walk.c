@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/node.h"
 
 #define SCAN_COUNT 512
 
@@ -39,7 +40,7 @@ quern_status qn_walk_nodes(struct qn_redis_doctor *doctor,
                            quern_error *err)
 {
     int nodes[QN_SLOT_NODES_MAX];
-    size_t count = qn_redis_nodes(doctor->self, nodes);
+    size_t count = qn_node_list(doctor->self->cluster, nodes);
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < count; i++) {
         status = scan(doctor, nodes[i], err);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/node.h"
 #include "message/id.h"
 
 #define SCAN_COUNT 512
@@ -132,7 +133,7 @@ quern_status qn_redis_match_id(struct qn_broker *broker, const char *prefix,
     int nodes[QN_SLOT_NODES_MAX];
     struct match match = {
         .self = qn_redis_of(broker), .prefix = prefix, .on_id = on_id, .user = user};
-    size_t count = qn_redis_nodes(match.self, nodes);
+    size_t count = qn_node_list(match.self->cluster, nodes);
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < count && !match.stopped; i++) {
         match.node = nodes[i];

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/node.h"
 #include "broker/redis/wake/arm_lua.h"
 #include "broker/redis/wake/pair.h"
 
@@ -127,8 +128,8 @@ static quern_status find_nodes(struct qn_redis *self, struct attempt *attempt,
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         bool known = false;
-        status =
-            qn_redis_node_of(self, &attempt->pipeline, queues.items[i], &attempt->nodes[i], err);
+        status = qn_node_of_queue(self->cluster, attempt->pipeline.arena, queues.items[i],
+                                  &attempt->nodes[i], err);
         for (size_t k = 0; k < count; k++) {
             known = known || attempt->owners[k] == attempt->nodes[i];
         }

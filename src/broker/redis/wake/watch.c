@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/node.h"
 #include "broker/redis/wake/pair.h"
 
 /* The listener of a broker object that watches subscribes to less. Nothing is waiting yet. */
@@ -26,7 +27,7 @@ static quern_status try_watch(struct qn_redis *self, const char *queue, const ch
     struct qn_pipeline pipeline;
     struct qn_redis_pair pair = {.node = 0};
     qn_redis_begin(&pipeline, self, QN_CHANNEL_TRACKED, QN_PIPELINE_READS);
-    quern_status status = qn_redis_node_of(self, &pipeline, queue, &pair.node, err);
+    quern_status status = qn_node_of_queue(self->cluster, pipeline.arena, queue, &pair.node, err);
     if (status == QUERN_OK && pair.node < 0) {
         status = qn_error_set(err, QUERN_E_BUSY, "%s: no node owns the slot of %s",
                               qn_failover_address(&self->failover), queue);
