@@ -31,6 +31,7 @@ class SentinelTest(InteropTest):
     @classmethod
     def setUpClass(cls):
         cls.redis = Servers()
+        cls.address = cls.redis.path
         cls.addClassCleanup(cls.redis.set.stop)
         cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
         cls.addClassCleanup(cls.go.stop)
