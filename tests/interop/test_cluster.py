@@ -37,7 +37,8 @@ class ClusterTest(InteropTest):
     def setUpClass(cls):
         cls.redis = OneCluster()
         cls.addClassCleanup(cls.redis.stop)
-        cls.go = Peer(os.environ["INTEROP_PEER"], cls.redis.path)
+        cls.address = cls.redis.path
+        cls.go = Peer(os.environ["INTEROP_PEER"], cls.address)
         cls.addClassCleanup(cls.go.stop)
 
     def queues(self):
