@@ -6,6 +6,7 @@ were made by openssl(1) a moment ago."""
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import lib_redis
@@ -84,6 +85,67 @@ class TlsTest(CliTest):
                            (self.url(cert=None), "without cert=")):
             with self.subTest(url=url):
                 self.assertIn(words, self.fails(EXIT_CONFIG, "--broker", url, "stats"))
+
+    def start_redis(self, name, *options):
+        """Another server, by TLS only; gives its port."""
+        port, folder = free_port(), self.path(name)
+        while port > 50000:  # the bus of a cluster takes the port 10000 above
+            port = free_port()
+        os.mkdir(folder)
+        server = lib_redis.start_server(
+            os.path.join(folder, "r.sock"), "--tls-port", str(port), "--bind", "127.0.0.1",
+            "--tls-auth-clients", "no", "--tls-ca-cert-file", self.path("ca.pem"),
+            "--tls-cert-file", self.path("server.pem"), "--tls-key-file", self.path("server.key"),
+            *options)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        return port, os.path.join(folder, "r.sock")
+
+    def ask(self, path, *words):
+        def connect():
+            try:
+                return lib_redis.Connection(path)
+            except OSError:
+                return None
+        link = self.until(connect, f"{path} is there")
+        try:
+            return link.do(*words)
+        finally:
+            link.close()
+
+    def run_one(self, url):
+        self.ok("--broker", url, "enqueue", "t")
+        self.assertIn("done 1", self.quern("--broker", url, "work", "--exec", "t=true",
+                                           "--drain").stderr)
+        self.assertIn("unknown CA", self.fails(EXIT_BROKER, "--broker", url.split("?ca")[0].split(
+            "&ca")[0], "stats"))
+
+    def test_a_cluster_by_tls(self):
+        port, path = self.start_redis("cluster", "--tls-cluster", "yes", "--cluster-enabled", "yes")
+        self.ask(path, "CLUSTER", "ADDSLOTS", *range(16384))
+        self.until(lambda: b"cluster_state:ok" in self.ask(path, "CLUSTER", "INFO"), "it serves")
+        self.run_one(f"rediss-cluster://127.0.0.1:{port}?ca={self.path('ca.pem')}")
+
+    def test_sentinels_by_tls(self):
+        port, _ = self.start_redis("master", "--tls-replication", "yes")
+        sentinel, path = free_port(), self.path("s.sock")
+        config = self.write("sentinel.conf", f"""port 0
+unixsocket {path}
+tls-port {sentinel}
+bind 127.0.0.1
+dir {self.home}
+tls-replication yes
+tls-auth-clients no
+tls-ca-cert-file {self.path("ca.pem")}
+tls-cert-file {self.path("server.pem")}
+tls-key-file {self.path("server.key")}
+sentinel monitor m 127.0.0.1 {port} 1
+""")
+        self.spawn("redis-server", config, "--sentinel", stdout=subprocess.DEVNULL)
+        self.until(lambda: b"flags" in b" ".join(
+            word for word in self.ask(path, "SENTINEL", "MASTER", "m") if isinstance(word, bytes)),
+            "the sentinel knows the master")
+        self.run_one(f"rediss-sentinel://127.0.0.1:{sentinel}/0?master=m&ca={self.path('ca.pem')}")
 
     def test_hup_reads_the_certificates_again(self):
         worker = self.start("work", "--exec", "t=true", "--on-hup", "reload")

@@ -3,6 +3,7 @@
  * and each refusal says why. */
 #include "net/tls.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,6 +129,55 @@ static void a_client_shows_its_certificate(void **state)
     tls_connect_ok(&bench);
     tls_echo(&bench, "hello");
     tls_end(&bench);
+}
+
+/* One thread of several, each with a server of its own. */
+static void *connect_often(void *argument)
+{
+    struct bench *bench = argument;
+    for (int i = 0; i < 20; i++) {
+        char answer[8];
+        quern_status status = tls_connect(bench);
+        status = status == QUERN_OK ? tls_send(bench, "hello", 5) : status;
+        status = status == QUERN_OK ? tls_receive(bench, answer, 5) : status;
+        qn_socket_close(&bench->socket);
+        if (status != QUERN_OK) {
+            return bench; /* asserts are for the main thread */
+        }
+    }
+    return NULL;
+}
+
+static void threads_share_the_settings_while_they_are_read_again(void **state)
+{
+    (void)state;
+    enum { THREADS = 4 };
+    struct bench benches[THREADS];
+    pthread_t threads[THREADS];
+    quern_error err = {0};
+    for (int i = 0; i < THREADS; i++) {
+        tls_begin(&benches[i], &(struct test_tls_server_options){0}, &tls_usual);
+        if (i > 0) {
+            qn_tls_unref(benches[i].peer.tls);
+            benches[i].peer.tls = qn_tls_ref(benches[0].peer.tls);
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, connect_often, &benches[i]), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        assert_ok(qn_tls_reload(benches[0].peer.tls, &err), err);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        if (failed != NULL) {
+            fail_msg("%s", benches[i].err.text);
+        }
+    }
+    for (int i = THREADS - 1; i >= 0; i--) {
+        tls_end(&benches[i]);
+    }
 }
 
 /* --- Bad peers ---------------------------------------------------------------------- */
@@ -280,6 +330,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_next_connection_resumes_the_session),
     cmocka_unit_test(a_name_or_an_address_is_checked),
     cmocka_unit_test(a_client_shows_its_certificate),
+    cmocka_unit_test(threads_share_the_settings_while_they_are_read_again),
     cmocka_unit_test(a_bad_peer_is_refused_with_the_reason),
     cmocka_unit_test(a_missing_certificate_is_reported_by_the_first_answer),
     cmocka_unit_test(an_answer_that_is_cut_or_damaged_is_an_error),
