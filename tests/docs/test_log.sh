@@ -18,7 +18,7 @@ for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
 logged = {}
 sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")),
            *sorted(pathlib.Path("src/schedule/group").rglob("*.c")),
-           pathlib.Path("src/cli/work/log.c")]
+           pathlib.Path("src/cli/work/log.c"), pathlib.Path("src/cli/work/probe/health.c")]
 for source in sources:
     text = source.read_text(encoding="utf-8")
     for call in re.findall(r"\bQN_LOG\((.*?)\);\n", text, re.DOTALL):
