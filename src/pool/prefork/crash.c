@@ -37,12 +37,10 @@ static const int handled[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, 
 static struct {
     struct qn_page *page;
     int text_fd;
-    _Atomic int signal;       /* the first one; 0: none */
-    _Atomic size_t text_size; /* written to the page so far */
+    _Atomic int signal;        /* the first one; 0: none */
+    _Atomic size_t text_size;  /* written to the page so far */
+    struct qn_symbols symbols; /* read by the zygote, and left to its children */
 } crash;
-
-/* Of the zygote and its children. */
-static struct qn_symbols symbols;
 
 static void put(const char *text, size_t size)
 {
@@ -124,7 +122,7 @@ static off_t put_frame(void *frame, uintptr_t address, off_t from)
     put(line, used);
     const char *name = NULL;
     if (memmem(line, used, "(+", 2) != NULL) {
-        name = qn_symbols_find(&symbols, address);
+        name = qn_symbols_find(&crash.symbols, address);
     }
     if (name != NULL && name[0] != '\0') {
         put_text(" ");
@@ -188,7 +186,7 @@ static bool is_default(int number)
 
 void qn_crash_prepare(void)
 {
-    qn_symbols_load(&symbols);
+    qn_symbols_load(&crash.symbols);
 }
 
 void qn_crash_handle(struct qn_page *page)
