@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#define CRASH_LOOP_MS 100 /* the timeout of tasks that loop */
+#define CRASH_LOOP_MS 400 /* the timeout of tasks that loop; a child may get the processor late */
 #define CRASH_TASKS_MAX 65536
 
 struct crash_way {
