@@ -12,7 +12,9 @@
 
 #define MEMORY_MAX ((int64_t)1 << 28)
 #define QUEUE_NAME_SIZE 24
-#define LOOP_TEXT "timeout of 100ms"
+#define TEXT_OF(number) #number
+#define LOOP_TEXT_OF(number) "timeout of " TEXT_OF(number) "ms"
+#define LOOP_TEXT LOOP_TEXT_OF(CRASH_LOOP_MS)
 
 const struct crash_way crash_ways[CRASH_WAY_COUNT] = {
     {"segv", {"signal 11 (SIGSEGV)", "crash_by_segv", "at address 0x10"}},
