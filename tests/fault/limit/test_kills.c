@@ -13,7 +13,7 @@
  * to its handler does not count there. Where the fences show when the broker has counted each
  * start, which is the case on Redis, these moments are judged, too, exactly and all of them. On a
  * busy machine even the slots of a worker without limits are not used fully; so a limit must be
- * used to 95 % of what those are, and in the short run, where single moments weigh more, to 85 %. */
+ * used to 95 % of what those are, and to 85 % in the short run, where single moments weigh more. */
 #include "lib_limit_fleet.h"
 
 #include <stdlib.h>
