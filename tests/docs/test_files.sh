@@ -41,7 +41,8 @@ known = identifiers([*pathlib.Path(".").glob("CMake*"), *(
     path for folder in ("src", "include", "tests", "scripts", "cmake")
     for path in pathlib.Path(folder).rglob("*") if "corpus" not in path.parts)])
 programs = {program(path) for path in pathlib.Path("tests").rglob("test_*.c")}
-programs |= set(re.findall(r"add_executable\((\w+) ", pathlib.Path("tests/CMakeLists.txt").read_text()))
+others = pathlib.Path("tests/CMakeLists.txt").read_text(encoding="utf-8")
+programs |= set(re.findall(r"add_executable\((\w+) ", others))
 for document in documents:
     text = document.read_text(encoding="utf-8")
     for page, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", text):
