@@ -102,6 +102,26 @@ void qn_redis_listener_keep(struct qn_redis_listener *listener, const int *nodes
     qn_redis_listener_kick(listener);
 }
 
+/* Its server still answers, but another one was chosen. */
+static bool is_left(const struct qn_redis_ear *ear)
+{
+    const struct qn_connection *connection = &ear->connection;
+    return connection->failover != NULL && connection->socket.fd >= 0 &&
+           !qn_failover_is_current(connection->failover, connection->generation);
+}
+
+bool qn_redis_listener_leave(struct qn_redis_listener *listener)
+{
+    bool any = false;
+    for (size_t i = 0; i < listener->ear_count; i++) {
+        if (is_left(listener->ears[i])) {
+            qn_connection_close(&listener->ears[i]->connection);
+            any = true;
+        }
+    }
+    return any;
+}
+
 /* --- The beginning and the end ------------------------------------------------------- */
 
 quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
@@ -220,6 +240,9 @@ void qn_redis_listener_compare(struct qn_redis_listener *listener, bool work,
     bool earlier = next_due_at_ms < known_ms - spread_ms;
     bool moved =
         listener->cluster != NULL && qn_cluster_epoch(listener->cluster) != listener->armed_epoch;
+    for (size_t i = 0; i < listener->ear_count; i++) {
+        moved = moved || is_left(listener->ears[i]);
+    }
     if (qn_wake_state_is_armed(&listener->state) && (work || earlier || moved)) {
         qn_wake_state_change(&listener->state, QN_WAKE_MISSED);
         qn_redis_listener_kick(listener);

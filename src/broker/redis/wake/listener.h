@@ -72,6 +72,9 @@ QUERN_NODISCARD quern_status qn_redis_listener_connect(struct qn_redis_listener 
 /* With mutex held, on a cluster: closes the ears at other nodes than these. Where none of the
  * others receives cancellations, also one that will be opened again and then does. */
 void qn_redis_listener_keep(struct qn_redis_listener *listener, const int *nodes, size_t count);
+/* With mutex held: closes those at a server in whose place another one was chosen, which may answer
+ * all the same. Whether there was one: then notices may have been missed. */
+bool qn_redis_listener_leave(struct qn_redis_listener *listener);
 /* With mutex held: the ear at this node; NULL: none. */
 struct qn_redis_ear *qn_redis_listener_ear(struct qn_redis_listener *listener, int node);
 /* With mutex held: notes the command that the server refuses, and that wake-ups cannot come. */

@@ -26,6 +26,7 @@ quern_status qn_redis_pair_prepare(struct qn_redis *self, int node, struct qn_re
         qn_connection_close(tracked);
     }
     (void)pthread_mutex_lock(&listener->mutex);
+    (void)qn_redis_listener_leave(listener); /* what is read now is read at the other server */
     quern_status status = qn_redis_listener_connect(listener, node, &ear, err);
     if (status == QUERN_OK) {
         struct qn_redis_pair pair = {.node = node,

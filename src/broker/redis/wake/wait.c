@@ -371,6 +371,9 @@ static quern_status wait_for_notices(struct qn_redis_listener *listener, struct 
     quern_status status = QUERN_OK;
     bool done = false;
     while (status == QUERN_OK && !done) {
+        if (qn_redis_listener_leave(listener)) {
+            note_work(listener, wakeup);
+        }
         status = qn_wake_state_is_unpaired(&listener->state)
                      ? qn_error_set(err, QUERN_E_CONNECT, "%s", listener->refusal)
                      : connect_first(listener, err);
