@@ -7,6 +7,7 @@
 #include "base/text/number.h"
 #include "broker/group.h"
 #include "broker/limit/limit.h"
+#include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 #include "task/limit.h"
 #include "task/limits.h"
@@ -105,6 +106,7 @@ static void find(struct test_round *round)
     (void)!qn_broker_lock_holder(round->broker, LOCK, id, &err);
     (void)!qn_broker_match_id(round->broker, "0123", forget_id, NULL, &err);
     (void)qn_broker_is_gone(round->broker, &err);
+    (void)!qn_broker_reload(round->broker, &err);
     if (qn_broker_backup(round->broker, round->copy_path, &err) == QUERN_OK) {
         (void)unlink(round->copy_path);
     }

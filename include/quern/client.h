@@ -115,6 +115,12 @@ QUERN_NODISCARD QUERN_API quern_status quern_client_wait(quern_client *client, c
                                                          quern_task_info **ret_info,
                                                          quern_error *err);
 
+/* Reads the files again that its URL names (`ca`, `cert`, `key`). Connections that are made from
+ * now on use them; those that there are stay. Errors: QUERN_E_UNSUPPORTED (the URL names none, or
+ * is that of a file), QUERN_E_INVALID (a file is broken or missing: the old ones stay). */
+QUERN_NODISCARD QUERN_API quern_status quern_client_reload_certificates(quern_client *client,
+                                                                        quern_error *err);
+
 /* Wakes sleeping workers of this broker. Needed only after the COMMIT of a transaction that used
  * quern_client_enqueue_tx (see quern/sqlite.h); without this call the workers poll once a second. A
  * failure costs no more than that second, so there is no status. NULL does nothing. */

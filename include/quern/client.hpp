@@ -116,6 +116,16 @@ class client
         return info;
     }
 
+    /* See quern_client_reload_certificates. */
+    void reload_certificates()
+    {
+        detail::must([&](quern_error &err) { return reload_certificates(err); });
+    }
+    quern_status reload_certificates(quern_error &err) noexcept
+    {
+        return quern_client_reload_certificates(client_.get(), &err);
+    }
+
     void wake() noexcept
     {
         quern_client_wake(client_.get());

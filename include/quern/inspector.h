@@ -377,6 +377,10 @@ QUERN_NODISCARD QUERN_API quern_status quern_inspector_broker(
     quern_inspector *inspector, void (*on_fact)(const char *name, const char *text, void *user),
     void *user, quern_error *err);
 
+/* As quern_client_reload_certificates. */
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_reload_certificates(quern_inspector *inspector, quern_error *err);
+
 /* Copies all data into a new file at `path`: a consistent snapshot, while the queues stay in use.
  * QUERN_E_CONFLICT: the file exists. QUERN_E_UNSUPPORTED: the broker is not a file. */
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_backup(quern_inspector *inspector,

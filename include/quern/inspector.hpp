@@ -210,6 +210,16 @@ class inspector
         return quern_inspector_act_all(get(), action, &filter, &ret_count, &err);
     }
 
+    /* See quern_client_reload_certificates. */
+    void reload_certificates()
+    {
+        detail::must([&](quern_error &err) { return reload_certificates(err); });
+    }
+    quern_status reload_certificates(quern_error &err) noexcept
+    {
+        return quern_inspector_reload_certificates(get(), &err);
+    }
+
     void backup(const std::string &path)
     {
         detail::must([&](quern_error &err) { return backup(path, err); });

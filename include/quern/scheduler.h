@@ -110,7 +110,8 @@ QUERN_NODISCARD QUERN_API quern_status quern_scheduler_run_until_signal(quern_sc
                                                                         quern_error *err);
 /* These: any thread; async-signal-safe; NULL does nothing. */
 QUERN_API void quern_scheduler_stop(quern_scheduler *scheduler);
-/* Reads its files and time zones again, and calls on_entries (SIGHUP in the CLI). */
+/* Reads its files, the certificates of its URL and the time zones again, and calls on_entries
+ * (SIGHUP in the CLI). */
 QUERN_API void quern_scheduler_reload(quern_scheduler *scheduler);
 /* It runs, and leads or knows of a scheduler that does. False for NULL. */
 QUERN_API bool quern_scheduler_is_ready(const quern_scheduler *scheduler);

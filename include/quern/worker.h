@@ -208,6 +208,14 @@ QUERN_API void quern_worker_log_runs(quern_worker *worker);
 QUERN_NODISCARD QUERN_API quern_status quern_worker_reload(quern_worker *worker,
                                                            quern_zygote *zygote, quern_error *err);
 
+/* Reads the files again that its URL names (`ca`, `cert`, `key`; SIGHUP in the CLI). Connections
+ * that are made from now on use them; those that there are stay. Any thread, but no signal handler.
+ * Errors: QUERN_E_UNSUPPORTED (the URL names none, or is that of a file), QUERN_E_INVALID (a file
+ * is broken or missing: the old ones stay), QUERN_E_STATE (the worker does not run: it reads them
+ * when it starts). */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_reload_certificates(quern_worker *worker,
+                                                                        quern_error *err);
+
 typedef struct quern_worker_stats {
     uint64_t done, retried, archived, dropped, snoozed, given_back, crashed, stale, salvaged;
     uint64_t lost_leases;

@@ -156,6 +156,15 @@ class worker
     {
         return quern_worker_reload(worker_.get(), successor.get(), &err);
     }
+    /* See quern_worker_reload_certificates. Any thread. */
+    void reload_certificates()
+    {
+        detail::must([&](quern_error &err) { return reload_certificates(err); });
+    }
+    quern_status reload_certificates(quern_error &err) noexcept
+    {
+        return quern_worker_reload_certificates(worker_.get(), &err);
+    }
     quern_worker_stats stats() const noexcept
     {
         quern_worker_stats stats{};

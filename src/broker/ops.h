@@ -13,6 +13,7 @@
 #include "broker/group.h"
 #include "broker/inspect.h"
 #include "broker/limit/limit.h"
+#include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
@@ -28,6 +29,7 @@ struct qn_broker_ops {
     qn_enqueue_fn *enqueue;
     qn_enqueue_in_fn *enqueue_in;
     qn_wake_fn *wake;
+    qn_reload_fn *reload; /* NULL: it is used without certificates */
     qn_exchange_fn *exchange;
     qn_extend_fn *extend;
     qn_write_result_fn *write_result;

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* reload.c - reads the files again that the URL of a broker names.
  *
- * No operation of ops.h: only a server is reached by TLS. */
+ * A file of its own beside broker.c, since a broker that has no such files offers no operation, and
+ * says so in words of its own. */
 #include "broker/reload.h"
 
 #include "base/error.h"
-#include "broker/redis/redis.h"
-#include "redis/failover/certificates.h"
+#include "broker/ops.h"
 
-quern_status qn_reload_certificates(struct qn_broker *broker, quern_error *err)
+quern_status qn_broker_reload(struct qn_broker *broker, quern_error *err)
 {
     quern_status status = qn_broker_check_fork(broker, err);
-    if (status != QUERN_OK) {
-        return status;
+    if (status == QUERN_OK && broker->ops->reload == NULL) {
+        status = qn_error_set(err, QUERN_E_UNSUPPORTED, "a %s broker is used without certificates",
+                              broker->ops->scheme);
     }
-    if (broker->ops->close != qn_redis_close) {
-        return qn_error_set(err, QUERN_E_UNSUPPORTED, "the broker is a file");
-    }
-    struct qn_redis *self = qn_redis_of(broker);
-    return qn_certificates_reload(&self->failover, self->sentinels, err);
+    return status == QUERN_OK ? broker->ops->reload(broker, err) : status;
 }

@@ -7,6 +7,7 @@
 
 /* Certificates, keys and CAs, for connections that are made from now on. QUERN_E_UNSUPPORTED: the
  * URL names none; QUERN_E_INVALID: one is broken, and all is as before. Any thread. */
-QUERN_NODISCARD quern_status qn_reload_certificates(struct qn_broker *broker, quern_error *err);
+typedef quern_status qn_reload_fn(struct qn_broker *broker, quern_error *err);
+QUERN_NODISCARD qn_reload_fn qn_broker_reload;
 
 #endif

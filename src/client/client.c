@@ -13,6 +13,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "base/text/number.h"
+#include "broker/reload.h"
 #include "client/existing.h"
 #include "client/link.h"
 #include "client/room.h"
@@ -115,6 +116,16 @@ void quern_client_free(quern_client *client)
     pthread_mutex_destroy(&client->ids_mutex);
     pthread_mutex_destroy(&client->mutex);
     qn_free(client);
+}
+
+quern_status quern_client_reload_certificates(quern_client *client, quern_error *err)
+{
+    quern_status status = qn_client_enter(client, err);
+    if (status == QUERN_OK) {
+        status = qn_broker_reload(client->broker, err);
+        qn_client_leave(client);
+    }
+    return status;
 }
 
 quern_status qn_client_enter(quern_client *client, quern_error *err)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
+#include "broker/reload.h"
 #include "task/limits.h"
 #include "task/name.h"
 
@@ -132,6 +133,12 @@ quern_status quern_inspector_remove_queue(quern_inspector *inspector, const char
     quern_status status = enter_queue(inspector, queue, err);
     return status == QUERN_OK ? qn_broker_remove_queue(inspector->broker, queue, force, err)
                               : status;
+}
+
+quern_status quern_inspector_reload_certificates(quern_inspector *inspector, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    return status == QUERN_OK ? qn_broker_reload(inspector->broker, err) : status;
 }
 
 quern_status quern_inspector_backup(quern_inspector *inspector, const char *path, quern_error *err)

@@ -59,6 +59,7 @@ static quern_status lost(struct qn_socket *socket, const char *words, quern_erro
 /* count: what the call returned. */
 static quern_status failed(struct qn_socket *socket, ssize_t count, quern_error *err)
 {
+    socket->was_closed = count == 0 || errno == ECONNRESET || errno == EPIPE;
     if (count == 0) {
         return lost(socket, "closed by the server", err);
     }
@@ -76,6 +77,7 @@ static quern_status too_slow(struct qn_socket *socket, quern_error *err)
 {
     int64_t ms = socket->timeout_ms > 0 ? socket->timeout_ms : socket->peer->timeout_ms;
     if (qn_peer_is_abandoned(socket->peer)) {
+        socket->was_closed = false;
         return lost(socket, "another server was chosen meanwhile", err);
     }
     int64_t waited_ms = qn_peer_end(socket->peer, 0, ms * 1000000) / 1000000;

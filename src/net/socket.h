@@ -30,6 +30,7 @@ struct qn_socket {
     int fd;                  /* non-blocking; -1: not connected */
     struct qn_tls_link *tls; /* NULL: a plain connection */
     char *inbox;             /* the bytes of the latest receive */
+    bool was_closed;         /* by the peer: how the last connection was lost */
     int64_t timeout_ms;      /* of the answer that is waited for, for texts; 0: the peer's */
     uint64_t sent_bytes;     /* by all sends so far, also by those that failed */
     int64_t attentive_until_mono_ns; /* until when a receive looks without sleeping; 0: it sleeps */

@@ -39,7 +39,6 @@ struct qn_tls_link {
     short read_events; /* what the latest read and write waited for; 0: nothing */
     short write_events;
     bool failed;
-    bool has_received;
     bool is_at_end;   /* the peer has closed */
     int saved_errno;  /* of the socket's failure */
     int receive_left; /* in this call */
@@ -75,10 +74,10 @@ static bool fill(struct qn_tls_link *link, BIO *bio)
     }
     link->receive_left--;
     ssize_t count = recv(link->fd, link->in, sizeof link->in, 0);
-    if (count > 0 && !link->has_received) {
+    if (count > 0 && !link->user.reason.has_received) {
         unsigned char first = (unsigned char)link->in[0];
         link->user.reason.is_plain = first < RECORD_TYPE_FIRST || first > RECORD_TYPE_LAST;
-        link->has_received = true;
+        link->user.reason.has_received = true;
     }
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
         BIO_set_retry_read(bio);
@@ -202,7 +201,8 @@ static quern_status too_slow(const struct qn_peer *peer, const struct qn_tls_lin
 {
     return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no TLS handshake within %lld ms%s",
                         peer->address, (long long)peer->connect_timeout_ms,
-                        link->has_received ? "" : ": no answer (is this its plain port?)");
+                        link->user.reason.has_received ? ""
+                                                       : ": no answer (is this its plain port?)");
 }
 
 static quern_status refuse(const struct qn_peer *peer, const struct qn_tls_link *link,

@@ -6,6 +6,7 @@
  * peer's certificate are shown only as far as they are plain. */
 #include "net/tls_reason.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -223,6 +224,9 @@ static const char *find_words(const struct qn_tls_reason *reason, unsigned long 
 /* No failure of TLS, but the end of the connection below it. */
 static const char *find_end(const struct qn_tls_reason *reason, int saved_errno)
 {
+    if (!reason->has_received && (saved_errno == 0 || saved_errno == ECONNRESET)) {
+        return "closed by the server before a byte of TLS came (is this its plain port?)";
+    }
     if (saved_errno != 0) {
         return strerror(saved_errno);
     }

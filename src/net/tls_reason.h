@@ -16,6 +16,7 @@ struct qn_tls_reason {
     bool has_certificate;    /* we have one to show */
     bool was_asked_for_one;
     bool is_renegotiating;         /* the peer asked for it, and it was refused */
+    bool has_received;             /* a byte of the peer */
     bool is_plain;                 /* the first byte of the peer is none of TLS */
     bool is_open;                  /* the handshake is done */
     char text[QN_TLS_REASON_SIZE]; /* "": none yet */

@@ -224,6 +224,10 @@ static quern_status fail(const struct qn_decoder *decoder, quern_error *err)
                             address, decoder->refused_at == LINE_SIZE_MAX ? "line" : "reply",
                             decoder->refused_at);
     }
+    if (decoder->is_tls) {
+        return qn_error_set(err, QUERN_E_BROKER, "%s: this port speaks TLS: write rediss://",
+                            address);
+    }
     return qn_error_set(err, QUERN_E_BROKER, "%s: this is not the Redis protocol: %s", address,
                         decoder->strange ? "a reply of an unexpected type"
                                          : decoder->reader->errstr);
@@ -234,9 +238,20 @@ bool qn_decode_has_unread(const struct qn_decoder *decoder)
     return decoder->reader != NULL && unread(decoder) > 0;
 }
 
+/* Whether bytes are the start of a record of TLS: an alert, or a handshake, of version 3.x. No
+ * reply of Redis begins with such a byte. */
+static bool is_record(const char *data, size_t size)
+{
+    return (data[0] == 0x15 || data[0] == 0x16) && (size == 1 || data[1] == 0x03);
+}
+
 quern_status qn_decode_feed(struct qn_decoder *decoder, const char *data, size_t size,
                             quern_error *err)
 {
+    if (!decoder->has_begun && size > 0) {
+        decoder->has_begun = true;
+        decoder->is_tls = is_record(data, size);
+    }
     decoder->bytes += size;
     return redisReaderFeed(decoder->reader, data, size) == REDIS_OK ? QUERN_OK : fail(decoder, err);
 }

@@ -19,7 +19,9 @@ struct qn_decoder {
     size_t bytes;      /* taken in since it began, also of those behind it */
     size_t items_left; /* that may still be announced by its arrays */
     size_t refused_at; /* the limit that it has passed; 0: none */
+    bool has_begun;    /* a byte has come */
     bool begins;       /* the next byte is the start of a reply */
+    bool is_tls;       /* it began as records of TLS do */
     bool strange;      /* of a type of RESP3, or nested too deep */
     bool nomem;
 };

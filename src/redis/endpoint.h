@@ -24,8 +24,9 @@ struct qn_endpoint {
     const char *name;     /* for CLIENT SETNAME */
     int64_t db;
     enum qn_server_mode mode;
-    _Atomic bool abandoned; /* another server was chosen: peer.abandoned points here */
-    _Atomic uint32_t refs;  /* of one from qn_endpoint_new or qn_endpoint_at */
+    _Atomic bool has_answered; /* it has greeted us once */
+    _Atomic bool abandoned;    /* another server was chosen: peer.abandoned points here */
+    _Atomic uint32_t refs;     /* of one from qn_endpoint_new or qn_endpoint_at */
 };
 /* Finish does nothing to one that failed. QUERN_E_INVALID: the text names the part of the URL that
  * is wrong. */

@@ -178,6 +178,16 @@ static quern_status receive_answers(struct qn_connection *connection, struct qn_
     return status;
 }
 
+/* Redis' TLS port closes a connection that begins with our plain greeting without a word. So does
+ * many a proxy, but not at a place that has answered us before. */
+static bool may_be_tls(const struct qn_connection *connection)
+{
+    const struct qn_endpoint *endpoint = connection->endpoint;
+    return endpoint->peer.tls == NULL && endpoint->peer.host[0] != '\0' &&
+           connection->socket.was_closed && !connection->decoder.has_begun &&
+           !atomic_load(&endpoint->has_answered);
+}
+
 quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mono_ns,
                           quern_error *err)
 {
@@ -192,9 +202,12 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
                             connection->endpoint->peer.address,
                             (long long)connection->endpoint->peer.connect_timeout_ms);
     }
-    const struct qn_peer *peer = &connection->endpoint->peer;
-    if (status == QUERN_E_CONNECT && peer->tls == NULL && peer->host[0] != '\0') {
-        qn_error_prefix(err, "the login failed (if the port speaks TLS, write rediss://)");
+    if (status == QUERN_E_CONNECT && may_be_tls(connection)) {
+        qn_error_prefix(err, "closed before its first byte (if the port speaks TLS, write "
+                             "rediss://)");
+    }
+    if (status == QUERN_OK) {
+        atomic_store(&connection->endpoint->has_answered, true);
     }
     return status;
 }

@@ -63,7 +63,7 @@ static void reload_broker(struct quern_scheduler *scheduler)
 {
     quern_error error = {0};
     quern_status status =
-        scheduler->broker == NULL ? QUERN_OK : qn_reload_certificates(scheduler->broker, &error);
+        scheduler->broker == NULL ? QUERN_OK : qn_broker_reload(scheduler->broker, &error);
     if (status != QUERN_OK && status != QUERN_E_UNSUPPORTED) {
         QN_LOG(&scheduler->log, QUERN_LOG_WARN, "certificates not reloaded, the old ones stay",
                QN_LOG_TEXT("error", error.text));

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* reload.c - another zygote for the children of a worker that runs.
+/* reload.c - another zygote for the children of a worker that runs, and other certificates for its
+ * broker.
  *
- * Both must have announced the same, byte by byte: the worker has chosen its tasks, their limits
- * and their timeouts by what the first one announced, and runs of both may be of one pattern. */
+ * Both zygotes must have announced the same, byte by byte: the worker has chosen its tasks, their
+ * limits and their timeouts by what the first one announced, and runs of both may be of one
+ * pattern. */
 #include "base/error.h"
+#include "broker/reload.h"
 #include "pool/prefork/prefork.h"
 #include "worker/internal.h"
 #include "worker/prefork/nursery.h"
@@ -44,4 +47,17 @@ quern_status quern_worker_reload(quern_worker *worker, quern_zygote *zygote, que
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     return status;
+}
+
+quern_status quern_worker_reload_certificates(quern_worker *worker, quern_error *err)
+{
+    if (worker == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "worker: must not be NULL");
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    /* With a pool there is a broker, and it stays. */
+    struct qn_broker *broker = worker->pool != NULL ? worker->broker : NULL;
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return broker != NULL ? qn_broker_reload(broker, err)
+                          : qn_error_set(err, QUERN_E_STATE, "the worker does not run");
 }

@@ -95,6 +95,8 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(thrown_by([&] { inspector.task_short("", "none"); }) == QUERN_E_NOT_FOUND);
     inspector.act(QUERN_ACTION_DELETE, "", "twice");
     inspector.backup(std::string(url) + ".copy");
+    CHECK(thrown_by([&] { inspector.reload_certificates(); }) == QUERN_E_UNSUPPORTED);
+    CHECK(thrown_by([&] { moved.reload_certificates(); }) == QUERN_E_UNSUPPORTED);
     CHECK(quern::inspector(std::string(url) + ".copy").tasks().size() == 1);
     quern_task_filter pending = {};
     CHECK(thrown_by([&] { inspector.act_all(QUERN_ACTION_DELETE, pending); }) == QUERN_E_INVALID);

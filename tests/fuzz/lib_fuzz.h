@@ -73,6 +73,7 @@ enum fuzz_operation {
     FUZZ_AGGREGATE,
     FUZZ_RECLAIM_SETS,
     FUZZ_SETTINGS,
+    FUZZ_RELOAD,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

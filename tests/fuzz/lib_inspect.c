@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "broker/limit/limit.h"
+#include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 #include "lib_operate.h"
 #include "task/limits.h"
@@ -121,6 +122,11 @@ void fuzz_do_is_gone(struct fuzz_rig *rig)
     if (qn_broker_is_gone(rig->broker, &rig->err)) {
         fuzz_read_text(rig, rig->err.text);
     }
+}
+
+void fuzz_do_reload(struct fuzz_rig *rig)
+{
+    rig->status = qn_broker_reload(rig->broker, &rig->err);
 }
 
 void fuzz_do_backup(struct fuzz_rig *rig)

@@ -388,6 +388,7 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_AGGREGATE] = do_aggregate,
     [FUZZ_RECLAIM_SETS] = do_reclaim_sets,
     [FUZZ_SETTINGS] = fuzz_do_settings,
+    [FUZZ_RELOAD] = fuzz_do_reload,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

@@ -46,6 +46,7 @@ void fuzz_do_remove_queue(struct fuzz_rig *rig);
 void fuzz_do_doctor(struct fuzz_rig *rig);
 /* Of a queue, and its limits. */
 void fuzz_do_settings(struct fuzz_rig *rig);
+void fuzz_do_reload(struct fuzz_rig *rig);
 /* One of those of schedulers. */
 void fuzz_do_schedule(struct fuzz_rig *rig);
 

@@ -23,6 +23,7 @@ static const struct qn_broker_ops ops = {
     .find_queue = qn_redis_find_queue,
     .enqueue = qn_redis_enqueue,
     .wake = qn_redis_wake,
+    .reload = qn_redis_reload,
     .exchange = qn_redis_exchange,
     .extend = qn_redis_extend,
     .write_result = qn_redis_write_result,

@@ -93,6 +93,7 @@ void qn_redis_full_explain(struct qn_redis *self, quern_error *err);
 qn_find_queue_fn qn_redis_find_queue;
 qn_enqueue_fn qn_redis_enqueue;
 qn_wake_fn qn_redis_wake;
+qn_reload_fn qn_redis_reload;
 qn_exchange_fn qn_redis_exchange;
 qn_extend_fn qn_redis_extend;
 qn_write_result_fn qn_redis_write_result;

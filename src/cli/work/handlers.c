@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "cli/handlers/zygote.h"
-#include "worker/link/certificates.h"
 #include "worker/prefork/nursery.h"
 
 /* Whether --child-runs and --child-rss make sense, if they are given. */
@@ -85,7 +84,8 @@ static void say(struct qn_work *work, quern_log_level level, const char *text)
 static bool reload_certificates(struct qn_work *work, quern_worker *worker)
 {
     quern_error err;
-    quern_status status = worker == NULL ? QUERN_E_STATE : qn_certificates_renew(worker, &err);
+    quern_status status =
+        worker == NULL ? QUERN_E_STATE : quern_worker_reload_certificates(worker, &err);
     if (status == QUERN_E_STATE || status == QUERN_E_UNSUPPORTED) {
         return false; /* or the broker is opened in a moment, and reads them then */
     }

@@ -86,6 +86,7 @@ static void client_names_the_argument_that_is_null(void **state)
     REFUSES("client", quern_client_enqueue_batch(NULL, &task, 1, NULL, &err));
     REFUSES("tasks", quern_client_enqueue_batch(t->client, NULL, 1, NULL, &err));
     REFUSES("db", quern_client_enqueue_tx(t->client, NULL, &task, 1, NULL, &err));
+    REFUSES("client", quern_client_reload_certificates(NULL, &err));
     quern_client_wake(NULL);
     quern_client_free(NULL);
 }
@@ -123,6 +124,7 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     quern_zygote_free(NULL);
     assert_null(quern_zygote_mux(NULL));
     REFUSES("worker", quern_worker_reload(NULL, NULL, &err));
+    REFUSES("worker", quern_worker_reload_certificates(NULL, &err));
     REFUSES("worker", quern_worker_run(NULL, &err));
     quern_worker_stop(NULL);
     quern_worker_quiet(NULL);
@@ -191,6 +193,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("queue", quern_inspector_remove_queue(t->inspector, NULL, false, &err));
     REFUSES("ret_days", quern_inspector_history(t->inspector, "q", 1, NULL, &err));
     REFUSES("path", quern_inspector_backup(t->inspector, NULL, &err));
+    REFUSES("inspector", quern_inspector_reload_certificates(NULL, &err));
     REFUSES("inspector", quern_inspector_tasks(NULL, NULL, &tasks, &err));
     REFUSES("ret_list", quern_inspector_tasks(t->inspector, NULL, NULL, &err));
     REFUSES("id", quern_inspector_task(t->inspector, NULL, NULL, &info, &err));

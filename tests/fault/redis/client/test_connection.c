@@ -6,8 +6,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "lib_proxy.h"
 #include "lib_session.h"
 #include "lib_wire.h"
+#include "redis/open.h"
 
 static struct wire wire;
 
@@ -84,6 +86,9 @@ static void servers_of_another_kind_are_refused_by_name(void **state)
         {"*-1\r\n", QUERN_E_BROKER, "unexpected reply to HELLO"},
         {HELLO("", ""), QUERN_E_BROKER, "unexpected reply to HELLO"},
         {"HTTP/1.1 400 Bad Request\r\n\r\n", QUERN_E_BROKER, "this is not the Redis protocol"},
+        {"\x15\x03\x01", QUERN_E_BROKER, "this port speaks TLS: write rediss://"},
+        {"\x16", QUERN_E_BROKER, "this port speaks TLS: write rediss://"},
+        {"\x15\x02\x01", QUERN_E_BROKER, "this is not the Redis protocol"},
         {"*100000000\r\n*100000000\r\n", QUERN_E_BROKER, "a reply larger than"},
     };
     char url[TEST_DIR_SIZE + 64];
@@ -122,6 +127,60 @@ static void each_way_to_a_server_works(void **state)
     assert_non_null(strstr(err.text, "redis://no-such-host.invalid:6379/0: "));
     assert_int_equal(session_try("redis-socket:///nowhere/r.sock", "", &err), QUERN_E_CONNECT);
     assert_non_null(strstr(err.text, "No such file"));
+}
+
+/* Only a place that has never answered may be a port of TLS, and only if it closes without a
+ * word. */
+static void tls_is_suspected_where_nothing_ever_came(void **state)
+{
+    (void)state;
+    static const struct proxy_rule closes = {
+        .to = "HELLO", .fault = PROXY_CUT_BEFORE, .skip = 0, .count = 1};
+    static const struct proxy_rule breaks = {
+        .to = "HELLO", .fault = PROXY_CUT_REPLY, .skip = 0, .count = 1, .at = 3};
+    static const char words[] = "if the port speaks TLS, write rediss://";
+    quern_error err = {0};
+    struct session session;
+    char url[PROXY_ADDRESS_SIZE];
+    struct proxy *proxy = proxy_start_tcp_for(&session_server, 1);
+    (void)snprintf(url, sizeof url, "redis://%s", proxy_address(proxy));
+    session_init(&session, url, 10000, "");
+    proxy_rules(proxy, &breaks, 1);
+    assert_int_equal(qn_open_connection(&session.channel.connection, INT64_MAX, &err),
+                     QUERN_E_CONNECT);
+    assert_null(strstr(err.text, "TLS"));
+    proxy_rules(proxy, &closes, 1);
+    assert_int_equal(qn_open_connection(&session.channel.connection, INT64_MAX, &err),
+                     QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, words));
+    assert_ok(session_request(&session, &err), err);
+    qn_connection_close(&session.channel.connection);
+    proxy_rules(proxy, &closes, 1);
+    assert_int_equal(qn_open_connection(&session.channel.connection, INT64_MAX, &err),
+                     QUERN_E_CONNECT);
+    assert_null(strstr(err.text, "TLS"));
+    session_finish(&session);
+    proxy_stop(proxy);
+}
+
+/* A server of TLS that is greeted in plain text, and a place that closes where TLS begins. */
+static void ports_of_the_other_kind_are_named(void **state)
+{
+    (void)state;
+    quern_error err = {0};
+    char url[TEST_DIR_SIZE + 128];
+    struct test_redis redis = {0};
+    test_redis_start(&redis, &(struct test_redis_options){.tls = true});
+    (void)snprintf(url, sizeof url, "redis://127.0.0.1:%d", redis.tls_port);
+    assert_int_not_equal(session_try(url, "", &err), QUERN_OK);
+    assert_non_null(strstr(err.text, "write rediss://"));
+    struct proxy *proxy =
+        proxy_start(&(struct proxy_options){.server = "/nowhere/r.sock", .listen = "127.0.0.1:0"});
+    (void)snprintf(url, sizeof url, "rediss://%s?ca=%s/ca.pem", proxy_address(proxy), redis.dir);
+    assert_int_equal(session_try(url, "", &err), QUERN_E_CONNECT);
+    assert_non_null(strstr(err.text, "is this its plain port?"));
+    proxy_stop(proxy);
+    test_redis_stop(&redis);
 }
 
 static int tcp_option(int fd, int level, int name)
@@ -197,6 +256,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(refused_users_get_the_reason, session_start, session_stop),
     cmocka_unit_test(servers_of_another_kind_are_refused_by_name),
     cmocka_unit_test_setup_teardown(each_way_to_a_server_works, session_start, session_stop),
+    cmocka_unit_test_setup_teardown(tls_is_suspected_where_nothing_ever_came, session_start,
+                                    session_stop),
+    cmocka_unit_test(ports_of_the_other_kind_are_named),
     cmocka_unit_test_setup_teardown(connections_notice_a_peer_that_is_gone, session_start,
                                     session_stop),
     cmocka_unit_test_setup_teardown(a_slow_server_is_soon_waited_for_asleep, session_start,
