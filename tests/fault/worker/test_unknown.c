@@ -83,7 +83,8 @@ static void another_worker_runs_what_was_put_aside(void **state)
     rig_stop(&second);
     struct rig_start start = rig_start_at(rig, 0);
     assert_int_equal(start.retry_count, 0);
-    assert_int_equal(start.cause, QUERN_CAUSE_NONE);
+    /* The first worker may have fetched it again just before its end, and returned it. */
+    assert_true(start.cause == QUERN_CAUSE_NONE || start.cause == QUERN_CAUSE_GIVEN_BACK);
     rig->mux = kept;
     quern_mux_free(mux);
     rig_free(rig);
