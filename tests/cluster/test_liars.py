@@ -34,6 +34,7 @@ class Node:
         self.slots = slots or (lambda: b"*1\r\n" + one_range(b"127.0.0.1", self.port))
         self.other = other or (lambda: b"+OK\r\n")
         self.asked = 0
+        self.maps = 0
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -63,6 +64,7 @@ class Node:
         if words[0] == b"HELLO":
             return HELLO
         if words[0] == b"CLUSTER":
+            self.maps += 1
             return self.slots()
         self.asked += 1
         return self.other()
@@ -71,16 +73,45 @@ class Node:
         self.listener.close()
 
 
+class Closer(Node):
+    """Closes each connection, and counts them."""
+
+    def serve(self, link):
+        self.asked += 1
+        link.close()
+
+
+class Forgetful(Node):
+    """Knows no script before its text, and does nothing else."""
+
+    def answer(self, words):
+        if words[0] == b"EVALSHA":
+            return b"-NOSCRIPT No matching script.\r\n"
+        if words[0] == b"EVAL":
+            return b"-ERR it is enough\r\n"
+        return super().answer(words)
+
+
+class Faint(Node):
+    """Says nothing any more, on no connection, when it has been asked for anything."""
+
+    def answer(self, words):
+        if self.asked > 0 or words[0] not in (b"HELLO", b"CLUSTER"):
+            self.asked += 1
+            time.sleep(PATIENCE_S)
+        return super().answer(words)
+
+
 class Liars(unittest.TestCase):
-    def node(self, **answers):
-        node = Node(**answers)
+    def node(self, kind=Node, **answers):
+        node = kind(**answers)
         self.addCleanup(node.stop)
         return node
 
-    def refused(self, *nodes):
+    def refused(self, *nodes, verb=("stats",)):
         places = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         began = time.monotonic()
-        result = subprocess.run([QUERN, "--broker", f"redis-cluster://{places}", "stats"],
+        result = subprocess.run([QUERN, "--broker", f"redis-cluster://{places}", *verb],
                                 capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         self.assertNotEqual(result.returncode, 0)
         self.assertNotIn("Sanitizer", result.stderr)
@@ -130,6 +161,19 @@ class Liars(unittest.TestCase):
         node = self.node()
         node.stop()
         self.assertIn("onnection refused", self.refused(node))
+
+    def test_nodes_that_close_are_not_asked_without_a_pause(self):
+        nodes = self.node(Closer), self.node(Closer)
+        self.assertIn("connection lost", self.refused(*nodes))
+        self.assertLess(sum(node.asked for node in nodes), 600)
+
+    def test_an_unknown_script_is_no_reason_to_ask_for_the_map(self):
+        node = self.node(Forgetful)
+        self.assertIn("it is enough", self.refused(node, verb=("enqueue", "t")))
+        self.assertEqual(node.maps, 1)
+
+    def test_a_node_that_falls_silent(self):
+        self.assertIn("no answer within", self.refused(self.node(Faint)))
 
 
 if __name__ == "__main__":

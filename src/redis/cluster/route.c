@@ -123,7 +123,8 @@ static quern_status choose_nodes(struct route *route, quern_error *err)
         }
         if (is_wanted(command) && command->goes_to < 0) {
             route->stale = route->again = true;
-            route->later = route->fault.epoch > 0; /* the first map is had at once */
+            /* The first map is had at once, if a node answers. */
+            route->later = route->fault.epoch > 0 || route->unmet != QUERN_OK;
         }
     }
     return QUERN_OK;
@@ -204,18 +205,17 @@ static quern_status write_node(struct route *route, int node, quern_error *err)
 {
     struct qn_pipeline *pipeline = route->pipeline;
     struct qn_connection *connection = qn_channel_connection(pipeline->channel, node);
-    quern_error error = {0};
     size_t size = 0;
     if (connection == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = open_node(route, connection, node, &error);
+    if (qn_unsent_waits(pipeline, route->first, node)) {
+        route->again = true; /* when what is out there has been read */
+        return QUERN_OK;
+    }
+    quern_status status = open_node(route, connection, node, err);
     if (status != QUERN_OK) {
-        status = put_off(route, node, status, &error);
-        if (status != QUERN_OK && err != NULL) {
-            *err = error;
-        }
-        return status;
+        return put_off(route, node, status, err);
     }
     char *data = qn_unsent_format(pipeline, route->first, node, &size);
     if (data == NULL) {
@@ -224,14 +224,11 @@ static quern_status write_node(struct route *route, int node, quern_error *err)
     uint64_t sent_before = connection->socket.sent_bytes;
     bool is_new = !any_out(pipeline, node);
     set_at(route, node);
-    status = qn_connection_send(connection, data, size, pipeline->deadline_ns, &error);
+    status = qn_connection_send(connection, data, size, pipeline->deadline_ns, err);
     pipeline->maybe_done = pipeline->maybe_done || connection->socket.sent_bytes > sent_before;
     if (status == QUERN_E_CONNECT && is_new && connection->socket.sent_bytes == sent_before) {
         forget_at(pipeline, node);
-        status = put_off(route, node, status, &error);
-    }
-    if (status != QUERN_OK && err != NULL) {
-        *err = error;
+        status = put_off(route, node, status, err);
     }
     return status;
 }
@@ -247,12 +244,15 @@ static bool take_back(struct route *route, int node, quern_status status, const 
     forget_at(pipeline, node);
     route->fault.worse = node;
     route->stale = route->later = route->again = true;
-    note_unmet(route, status, error);
+    if (route->unmet == QUERN_OK) {
+        route->unmet = status;
+        route->unmet_error = *error;
+    }
     return true;
 }
 
-/* Calls `step` for each node of the commands, in the order of their first one. All are dealt with,
- * the first failure is returned. */
+/* Calls `step` for each node of the commands, in the order of their first one, with a place for its
+ * error. All are dealt with, the first failure is returned. */
 static quern_status each_node(struct route *route, bool out,
                               quern_status (*step)(struct route *, int, quern_error *),
                               quern_error *err)
@@ -420,7 +420,7 @@ static quern_status prepare_again(struct route *route, quern_error *err)
     if (route->later || route->hops > HOPS_FREE) {
         pause_before(route);
     }
-    if (!route->stale && route->pauses % 4 != 0) {
+    if (!route->stale && (!route->later || route->pauses % 4 != 0)) {
         return QUERN_OK;
     }
     quern_error error = {0};
@@ -466,12 +466,9 @@ quern_status qn_route_run(struct qn_pipeline *pipeline, size_t first, quern_erro
 {
     struct route route = begin(pipeline, first);
     while (true) {
-        quern_error error = {0};
         quern_status written = write_all(&route, err);
-        quern_status status = each_node(&route, true, read_node, &error);
-        if (written == QUERN_OK && status != QUERN_OK && err != NULL) {
-            *err = error;
-        }
+        quern_error *to = written == QUERN_OK ? err : NULL;
+        quern_status status = each_node(&route, true, read_node, to);
         status = written == QUERN_OK ? status : written;
         status = status == QUERN_OK ? judge_all(&route, err) : status;
         if (status != QUERN_OK || !route.again) {

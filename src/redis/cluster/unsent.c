@@ -43,6 +43,19 @@ static bool is_for(const struct qn_pipeline_command *command, int node)
     return is_wanted(command) && (node < 0 || (command->at < 0 && command->goes_to == node));
 }
 
+bool qn_unsent_waits(const struct qn_pipeline *pipeline, size_t first, int node)
+{
+    bool any = false;
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        const struct qn_pipeline_command *command = &pipeline->commands[i];
+        if (any && is_wanted(command) && command->at == node) {
+            return true;
+        }
+        any = any || is_for(command, node);
+    }
+    return false;
+}
+
 char *qn_unsent_format(struct qn_pipeline *pipeline, size_t first, int node, size_t *ret_size)
 {
     size_t size_max = 0;
