@@ -96,7 +96,8 @@ static void ask(struct qn_pipeline *pipeline, const char *key)
     qn_pipeline_text(pipeline, key);
 }
 
-/* The first one could not be sent, and has another node when the second one is in progress there. */
+/* The first one could not be sent, and has another node when the second one is in progress there.
+ */
 static void a_command_that_follows_later_ones_gets_its_own_reply(void **state)
 {
     (void)state;
