@@ -23,6 +23,7 @@ struct qn_connection {
     struct qn_endpoint *endpoint; /* of the latest attempt to open it; a reference */
     uint64_t generation;          /* of that choice */
     bool unwanted;                /* its server has said that it is not the one to use */
+    bool is_held;                 /* the server keeps the next reply back on purpose (WAIT) */
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;

@@ -48,6 +48,7 @@ void qn_pipeline_end(struct qn_pipeline *pipeline)
     } else if (is_under_way(pipeline) && !QN_BUG(OWED_REPLY_LEFT)) {
         qn_connection_close(&channel->connection); /* no caller waits for its remaining replies */
     }
+    channel->connection.is_held = false;
     qn_arena_reset(&channel->arena);
     pthread_mutex_unlock(&channel->mutex);
 }
@@ -143,6 +144,11 @@ void qn_pipeline_hasty(struct qn_pipeline *pipeline)
     if (pipeline->status == QUERN_OK) {
         pipeline->commands[pipeline->command_count - 1].hasty = true;
     }
+}
+
+void qn_pipeline_held(struct qn_pipeline *pipeline)
+{
+    pipeline->channel->connection.is_held = true;
 }
 
 void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size)

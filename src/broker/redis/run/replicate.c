@@ -32,6 +32,7 @@ quern_status qn_replicate_wait(struct qn_redis *self, struct qn_pipeline *pipeli
     qn_pipeline_command(pipeline, "WAIT");
     qn_pipeline_uint(pipeline, self->wait_count);
     qn_pipeline_int(pipeline, self->wait_ms);
+    qn_pipeline_held(pipeline);
     pipeline->timeout_ms = self->wait_ms + SLACK_MS;
     quern_status status = qn_pipeline_run(pipeline, &why);
     if (status == QUERN_OK) {
