@@ -5,9 +5,12 @@
  * front. */
 #include "cli/handlers/zygote.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -15,12 +18,16 @@
 #include "base/memory/vec.h"
 #include "cli/handlers/load.h"
 #include "cli/memory.h"
+#include "pool/prefork/zygote_internal.h"
 #include "worker/run/mux.h"
 
-enum option { OPTION_HANDLERS, OPTION_UNKNOWN, OPTION_POLICIES };
+enum { EXIT_CUT_OFF = QN_EXIT_CONFIG + 1 }; /* it cannot reach the worker any more */
+
+enum option { OPTION_HANDLERS, OPTION_UNKNOWN, OPTION_NO_NEW_PRIVS, OPTION_POLICIES };
 const struct qn_option qn_handlers_zygote_options[QN_HANDLERS_ZYGOTE_OPTION_COUNT] = {
     [OPTION_HANDLERS] = {"handlers", "FILE", "as of work", QN_OPTION_TEXT},
     [OPTION_UNKNOWN] = {"unknown", "WHAT", "as of work", QN_OPTION_TEXT},
+    [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "as of work", QN_OPTION_FLAG},
     QN_POLICY_OPTIONS(OPTION_POLICIES),
 };
 
@@ -33,12 +40,32 @@ bool qn_handlers_zygote_unknown(const char *name, bool *ret_known, quern_outcome
     return archives || retries;
 }
 
+/* Before the object is loaded, which may start processes at once: what loses its parent becomes a
+ * child of this process, which ends it (pool/prefork/zygote_main.c). */
+static bool prepare(const struct qn_args *args)
+{
+    bool is_wanted = qn_args_given(args, OPTION_NO_NEW_PRIVS);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    return !is_wanted || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+static bool is_same(const struct stat *before, const struct stat *after)
+{
+    return before->st_dev == after->st_dev && before->st_ino == after->st_ino;
+}
+
 static quern_status register_all(const struct qn_args *args, quern_mux *mux, quern_error *err)
 {
     bool known = false;
     quern_outcome outcome = QUERN_RETRY;
     const char *path = qn_args_text(args, OPTION_HANDLERS);
+    struct stat before = {0};
+    struct stat after = {0};
+    bool was_there = fstat(QN_ZYGOTE_SERVE_FD, &before) == 0;
     quern_status status = qn_handlers_load(path != NULL ? path : "", mux, err);
+    if (was_there && (fstat(QN_ZYGOTE_SERVE_FD, &after) != 0 || !is_same(&before, &after))) {
+        _exit(EXIT_CUT_OFF); /* stderr may be another's, too */
+    }
     if (status == QUERN_OK &&
         qn_handlers_zygote_unknown(qn_args_text(args, OPTION_UNKNOWN), &known, &outcome)) {
         status = quern_mux_not_found(mux, outcome, err);
@@ -68,6 +95,10 @@ int qn_handlers_zygote_run(struct qn_cli *cli)
 {
     quern_error err = {.text = ""};
     quern_mux *mux = NULL;
+    if (!prepare(&cli->args)) {
+        (void)fprintf(stderr, "--no-new-privs: %s\n", strerror(errno));
+        return QN_EXIT_CONFIG;
+    }
     if (quern_mux_new(&mux, &err) != QUERN_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return QN_EXIT_CONFIG;
@@ -84,13 +115,15 @@ struct words {
     size_t capacity;
 };
 
+/* name "": no option; value NULL: none. */
 static void add_word(struct words *words, const char *name, const char *value)
 {
-    size_t size = strlen(name) + strlen(value) + sizeof "--=";
-    char *word = qn_memory_must(qn_alloc(size));
     bool is_option = name[0] != '\0';
-    (void)snprintf(word, size, "%s%s%s%s", is_option ? "--" : "", name, is_option ? "=" : "",
-                   value);
+    bool has_value = value != NULL;
+    size_t size = strlen(name) + (has_value ? strlen(value) : 0) + sizeof "--=";
+    char *word = qn_memory_must(qn_alloc(size));
+    (void)snprintf(word, size, "%s%s%s%s", is_option ? "--" : "", name,
+                   is_option && has_value ? "=" : "", has_value ? value : "");
     words->at = qn_memory_must(
         qn_vec_grow(words->at, words->count + 1, &words->capacity, sizeof *words->at));
     words->at[words->count++] = word;
@@ -114,6 +147,9 @@ static struct words command_line(const struct qn_handlers_zygote_start *start)
     add_word(&words, "", "zygote");
     add_word(&words, "handlers", start->path);
     add_word(&words, "unknown", start->unknown != NULL ? start->unknown : "leave");
+    if (start->no_new_privs) {
+        add_word(&words, "no-new-privs", NULL);
+    }
     for (size_t i = 0; i < QN_POLICY_COUNT; i++) {
         const char *text;
         size_t place = start->policies + i;
@@ -130,13 +166,20 @@ static void explain(const char *self, const char *path, quern_error *err)
 {
     char text[sizeof err->text];
     char reported[PATH_MAX + 64];
+    char cut_off[PATH_MAX + 64];
     size_t size = strlen(self);
+    (void)snprintf(cut_off, sizeof cut_off, "%s ended before it served (exit code %d)", self,
+                   EXIT_CUT_OFF);
     (void)snprintf(text, sizeof text, "%s", err->text);
     int reported_size =
         snprintf(reported, sizeof reported, "%s ended before it served (exit code %d): ", self,
                  QN_EXIT_CONFIG);
     if (err->code == QUERN_E_TIMEOUT) {
         (void)qn_error_set(err, err->code, "%s: loading it takes over 10 s", path);
+    } else if (strncmp(text, cut_off, strlen(cut_off)) == 0) {
+        (void)qn_error_set(err, err->code,
+                           "%s: while it is loaded it closes descriptors that are not its own",
+                           path);
     } else if (strncmp(text, reported, (size_t)reported_size) == 0) {
         (void)qn_error_set(err, err->code, "%s", text + reported_size);
     } else if (strncmp(text, self, size) == 0) {

@@ -10,7 +10,7 @@
 #include "cli/handlers/policies.h"
 #include "quern/zygote.h"
 
-#define QN_HANDLERS_ZYGOTE_OPTION_COUNT (2 + QN_POLICY_COUNT)
+#define QN_HANDLERS_ZYGOTE_OPTION_COUNT (3 + QN_POLICY_COUNT)
 extern const struct qn_option qn_handlers_zygote_options[QN_HANDLERS_ZYGOTE_OPTION_COUNT];
 /* The zygote: loads the object, and serves the worker that executed it. */
 int qn_handlers_zygote_run(struct qn_cli *cli);
@@ -24,6 +24,7 @@ struct qn_handlers_zygote_start {
     size_t policies;          /* where they begin in the table of its verb */
     const char *path;
     const char *unknown; /* as above; may be NULL */
+    bool no_new_privs;   /* nothing there gets rights by a set-uid program */
 };
 /* Executes this program as a zygote with the handlers of the shared object. Errors as
  * quern_zygote_exec; the text has what the zygote reported. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cli/handlers/zygote.h"
+#include "cli/work/probe/health.h"
 #include "worker/prefork/nursery.h"
 
 /* Whether --child-runs and --child-rss make sense, if they are given. */
@@ -38,6 +39,7 @@ int qn_work_handlers_open(struct qn_work *work, struct qn_work_handlers_options 
         .cli = cli,
         .path = qn_args_text(&cli->args, options.handlers),
         .unknown = qn_args_text(&cli->args, options.unknown),
+        .no_new_privs = qn_args_given(&cli->args, options.no_new_privs),
         .policies = options.policies,
     };
     if (pool != NULL && strcmp(pool, "prefork") != 0 && strcmp(pool, "threads") != 0) {
@@ -99,9 +101,8 @@ static bool reload_certificates(struct qn_work *work, quern_worker *worker)
     return true;
 }
 
-bool qn_work_handlers_reload(quern_worker *worker, void *user)
+static bool reload_all(struct qn_work *work, quern_worker *worker)
 {
-    struct qn_work *work = user;
     quern_error err;
     quern_zygote *zygote = NULL;
     bool had_certificates = reload_certificates(work, worker);
@@ -130,6 +131,15 @@ bool qn_work_handlers_reload(quern_worker *worker, void *user)
         (void)snprintf(text, sizeof text, "handlers not reloaded, the old ones stay: %s", err.text);
         say(work, QUERN_LOG_WARN, text);
     }
+    return must_restart;
+}
+
+bool qn_work_handlers_reload(quern_worker *worker, void *user)
+{
+    struct qn_work *work = user;
+    qn_work_health_reload(work, true);
+    bool must_restart = reload_all(work, worker);
+    qn_work_health_reload(work, false); /* a restart is a reload of its own */
     return must_restart;
 }
 

@@ -30,6 +30,7 @@ struct qn_work_handlers_options {
     size_t handlers;
     size_t children; /* the rows below */
     size_t unknown;
+    size_t no_new_privs;
     size_t policies;
 };
 

@@ -44,7 +44,7 @@ const struct qn_option qn_work_options[QN_WORK_OPTION_COUNT] = {
                            .unlisted = true},
     [OPTION_LOG_STDERR] = {"log-stderr", NULL, "log stderr of commands that succeed, too",
                            QN_OPTION_FLAG, .unlisted = true},
-    [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "commands get no rights by set-uid programs",
+    [OPTION_NO_NEW_PRIVS] = {"no-new-privs", NULL, "no rights for what runs by set-uid programs",
                              QN_OPTION_FLAG, .unlisted = true},
     [OPTION_LOOP_RUNS] = {"exec-loop-runs", "N", "replace such a command after N runs",
                           QN_OPTION_COUNT, .min = 1, .max = INT32_MAX, .unlisted = true},

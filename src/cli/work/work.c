@@ -149,6 +149,7 @@ static int make_mux(struct qn_work *work)
         .handlers = OPTION_HANDLERS,
         .children = OPTION_CHILDREN,
         .unknown = OPTION_UNKNOWN,
+        .no_new_privs = OPTION_NO_NEW_PRIVS,
         .policies = OPTION_POLICIES,
     };
     int exit_code = qn_policies_check(work->cli, OPTION_POLICIES);

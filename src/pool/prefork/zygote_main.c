@@ -11,7 +11,10 @@
  *
  * Guards do the killing. At the end each gets QN_ZYGOTE_GUARD_END, and we wait for them; killed by
  * SIGKILL, the zygote leaves it to the kernel to signal them. A guard that was killed itself took
- * its process along: that one is ours then, as we are a subreaper, and the group is killed here. */
+ * its process along: that one is ours then, as we are a subreaper, and the group is killed here.
+ *
+ * Processes that the program had started before it began to serve, as a shared object may while it
+ * is loaded, live as long as the zygote, which kills them at its end; not where it is killed. */
 #include "pool/prefork/zygote_main.h"
 
 #include <errno.h>
@@ -35,6 +38,7 @@
 #include "pool/prefork/zygote_wire.h"
 
 enum { EVENTS_MAX = 64, RETRY_MS = 5, END_MS = 5000, EXIT_BROKEN = 1 };
+enum { CHILDREN_READ = 4096 };
 
 struct record {
     struct qn_list node;
@@ -56,6 +60,7 @@ struct zygote {
     int epoll_fd;
     pid_t self;
     struct qn_list records;
+    pid_t other_pid; /* of the zygote of commands, if it was forked here and lives */
     bool is_blocked; /* the worker does not read: packets are due */
     bool must_end;
 };
@@ -226,6 +231,7 @@ static void reap(struct zygote *zygote)
             (void)kill(-info.si_pid, SIGKILL);
         }
         (void)wait4(info.si_pid, &packet.status, 0, &packet.usage);
+        zygote->other_pid = info.si_pid == zygote->other_pid ? 0 : zygote->other_pid;
         if (record != NULL && is_guard) {
             end_guard(zygote, record);
         } else if (record != NULL && !record->is_over) {
@@ -293,8 +299,11 @@ static void fork_another(struct zygote *zygote, const struct qn_zygote_start *st
     struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .number = start->request.number};
     packet.pid = fork();
     if (packet.pid == 0) {
-        _exit(qn_zygote_main(zygote->program, socket_fd, zygote->worker_fd));
+        struct qn_zygote_program commands = *zygote->program;
+        commands.run_child = NULL; /* no child is started there */
+        _exit(qn_zygote_main(&commands, socket_fd, zygote->worker_fd));
     }
+    zygote->other_pid = packet.pid;
     int pid_fd = packet.pid > 0 ? pidfd_open(packet.pid, 0) : -1;
     if (pid_fd < 0) {
         packet.kind = QN_ZYGOTE_REFUSED;
@@ -357,6 +366,46 @@ static void end_all(struct zygote *zygote)
     }
     while (!qn_list_empty(&zygote->records)) { /* of packets that were not sent */
         forget(zygote, QN_CONTAINER_OF(zygote->records.next, struct record, node));
+    }
+}
+
+/* Kills the children that there are, but the other zygote: guards have ended, so these are what the
+ * program had started before it served, and what lost its parent. Returns how many. */
+static size_t kill_children(const struct zygote *zygote)
+{
+    char text[CHILDREN_READ + 1];
+    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, text, CHILDREN_READ);
+    size_t count = 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    text[size > 0 ? size : 0] = '\0';
+    char *next = text;
+    for (char *at = text; *at != '\0'; at = next) {
+        pid_t pid = (pid_t)strtol(at, &next, 10);
+        if (next == at || *next != ' ') {
+            break; /* the end, or a number that was cut: the next look shows it whole */
+        }
+        next++;
+        if (pid != zygote->other_pid) {
+            (void)kill(pid, SIGKILL);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Their own children are ours then. Commands, which may leave something behind, have a zygote of
+ * their own, without run_child. */
+static void kill_strays(struct zygote *zygote)
+{
+    int64_t until_ns = qn_clock_mono_ns() + END_MS * QN_NS_PER_MS;
+    while (zygote->program->run_child != NULL && kill_children(zygote) > 0 &&
+           qn_clock_mono_ns() < until_ns) {
+        struct pollfd ended = {.fd = zygote->signal_fd, .events = POLLIN};
+        (void)poll(&ended, 1, 100);
+        reap(zygote);
     }
 }
 
@@ -440,5 +489,6 @@ int qn_zygote_main(const struct qn_zygote_program *program, int socket_fd, int w
     }
     serve(&zygote);
     end_all(&zygote);
+    kill_strays(&zygote);
     return 0;
 }

@@ -10,6 +10,7 @@ import subprocess
 
 import lib_cli
 from lib_cli import CliTest, EXIT_CONFIG, EXIT_TASKS_FAILED, EXIT_USAGE
+from lib_quern import is_alive
 
 SOURCE = os.environ["QUERN_SOURCE"]
 HEAD = """
@@ -84,6 +85,63 @@ QUERN_HANDLERS(mux, err)
 {
     return quern_mux_handle(mux, "leak", leak, NULL, NULL, err);
 }
+"""
+
+
+# What a constructor does (%s) before anything is registered.
+CONSTRUCTOR = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+#include "quern/handlers.h"
+__attribute__((constructor)) static void construct(void)
+{
+    %s
+}
+static quern_outcome look(quern_run *run, const quern_task *task, void *user)
+{
+    (void)task;
+    (void)user;
+    char text[4096] = "";
+    int fd = open("/proc/self/status", O_RDONLY);
+    if (read(fd, text, sizeof text - 1) <= 0) {
+        return QUERN_RETRY;
+    }
+    const char *at = strstr(text, "NoNewPrivs:");
+    return quern_run_write_result(run, at + 12, 1, NULL) == QUERN_OK ? QUERN_DONE : QUERN_RETRY;
+}
+QUERN_HANDLERS(mux, err)
+{
+    return quern_mux_handle(mux, "look", look, NULL, NULL, err);
+}
+"""
+FORKS = """
+    FILE *pids = fopen("pids", "a");
+    for (int i = 0; i < 3; i++) {
+        int fds[2];
+        if (pipe(fds) != 0 || fork() == 0) {
+            pid_t pid = i == 1 ? setsid() : getpid();
+            pid = i == 2 ? fork() : pid; /* its parent is gone at once */
+            if (i == 2 && pid != 0) {
+                _exit(0);
+            }
+            (void)dprintf(fds[1], "%d", (int)getpid());
+            close(fds[1]);
+            alarm(100);
+            for (;;) {
+                pause();
+            }
+        }
+        char text[32] = "";
+        close(fds[1]);
+        if (read(fds[0], text, sizeof text - 1) > 0) {
+            fprintf(pids, "%s ", text);
+        }
+        close(fds[0]);
+    }
+    fclose(pids);
 """
 
 
@@ -271,6 +329,33 @@ QUERN_HANDLERS(mux, err)
         worker.send_signal(signal.SIGHUP)
         self.until(lambda: self.story().count("handlers reloaded") +
                    self.story().count("handlers not reloaded") == count, "it has reloaded")
+
+    def test_children_get_no_rights_where_that_is_wanted(self):
+        self.compile(CONSTRUCTOR % "")
+        for options, value in (((), "0"), (("--no-new-privs",), "1")):
+            task = self.enqueue("look", "--retention", "1h")
+            self.ok("work", "--until-idle", "--handlers", "handlers.so", *options)
+            self.assertEqual(self.ok("task", "inspect", task, "--result"), value)
+
+    def test_an_object_that_closes_what_is_not_its_own_is_named(self):
+        for first in (0, 3):
+            self.compile(CONSTRUCTOR % f"for (int fd = {first}; fd < 1024; fd++) close(fd);")
+            said = self.fails(EXIT_CONFIG, "work", "--handlers", "handlers.so", "--drain")
+            self.assertIn("handlers.so: while it is loaded it closes descriptors", said)
+
+    def test_what_an_object_starts_when_it_is_loaded_ends_with_the_worker(self):
+        self.compile(CONSTRUCTOR % FORKS)
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(how=how):
+                self.write("pids", "")
+                worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "1")
+                self.wait_state(self.enqueue("look"), "gone")
+                pids = [int(word) for word in self.read("pids").split()]
+                self.assertEqual(len(pids), 3)
+                self.assertTrue(all(is_alive(pid) for pid in pids), pids)
+                worker.send_signal(how)
+                worker.wait()
+                self.until(lambda: not any(is_alive(pid) for pid in pids), "all have ended")
 
     def test_hup_loads_the_handlers_again(self):
         self.compile(VERSION % ("one", "t"))

@@ -80,6 +80,32 @@ class NotifyTest(lib_cli.CliTest):
         self.wait_report("READY=1\n", before)
         self.assertEqual(self.stop(worker), 0)
 
+    def test_hup_is_a_reload_however_short(self):
+        self.listen()
+        worker = self.start("work", "--exec", "*=true", "--on-hup", "reload")
+        self.wait_report("READY=1\n")
+        for _ in range(5):
+            before = len(self.reports)
+            began_us = time.monotonic_ns() // 1000
+            worker.send_signal(signal.SIGHUP)
+            report = self.wait_report("RELOADING=1\n", before)
+            self.assertLessEqual(began_us, int(report.split("MONOTONIC_USEC=")[1]))
+            self.wait_report("READY=1\n", before)
+            words = [one.split("=")[0] for one in self.reports[before:] if "STATUS" not in one]
+            self.assertEqual(words, ["RELOADING", "READY"])
+        self.assertEqual(self.stop(worker), 0)
+
+    def test_hup_before_the_start_is_none(self):
+        self.listen()
+        url = f"redis-socket://{self.path('nowhere')}"
+        worker = self.start("--broker", url, "work", "--exec", "*=true", "--on-hup", "reload")
+        self.wait_report("STATUS=")
+        worker.send_signal(signal.SIGHUP)
+        self.until(lambda: "nothing to reload" in self.story(), "it was seen")
+        self.assertNotIn("RELOADING", repr(self.receive()))
+        self.assertNotIn("READY", repr(self.reports))
+        worker.kill()
+
     def test_the_watchdog_hears_of_a_worker_that_lives(self):
         self.listen(watchdog_ms=300)
         worker = self.work()

@@ -52,6 +52,7 @@ struct qn_work_health {
     quern_worker *worker;
     bool ends;
     bool stops;            /* the thread */
+    bool is_up;            /* the manager was told that the worker runs */
     enum phase phase;      /* the rest is the thread's */
     int64_t alive_mono_ns; /* its latest sign of life */
     char status[256];
@@ -184,6 +185,9 @@ static void report_phase(struct qn_work_health *own, enum phase phase)
         return;
     }
     own->phase = phase;
+    (void)pthread_mutex_lock(&own->mutex);
+    own->is_up = phase == PHASE_RUNS;
+    (void)pthread_mutex_unlock(&own->mutex);
     switch (phase) {
     case PHASE_STARTS:
         break;
@@ -280,6 +284,22 @@ static void wake(struct qn_work_health *own)
 {
     const uint64_t one = 1;
     (void)!write(own->wake_fd, &one, sizeof one);
+}
+
+/* Not by the thread, which might look only when all is over; the manager waits for this report. */
+void qn_work_health_reload(struct qn_work *work, bool begins)
+{
+    struct qn_work_health *own = work->health;
+    if (own == NULL) {
+        return;
+    }
+    (void)pthread_mutex_lock(&own->mutex);
+    if (own->is_up && begins) {
+        qn_notify_reloading();
+    } else if (own->is_up) {
+        qn_notify_ready();
+    }
+    (void)pthread_mutex_unlock(&own->mutex);
 }
 
 void qn_work_health_start(struct qn_work *work)

@@ -13,6 +13,9 @@ int qn_work_health_open(struct qn_work *work, const char *text);
 void qn_work_health_start(struct qn_work *work);
 /* Whose health it is from now on; NULL: there is no worker. ends: nor will there be one. */
 void qn_work_health_of(struct qn_work *work, quern_worker *worker, bool ends);
+/* Reports that files are read again: it begins or has ended. Nothing while the worker starts or
+ * stops. Not by the thread that was started. */
+void qn_work_health_reload(struct qn_work *work, bool begins);
 /* Ends the thread; the socket stays open, and clients wait. */
 void qn_work_health_stop(struct qn_work *work);
 /* The socket survives an execve, and the next program finds it; or not any more. */
