@@ -159,7 +159,7 @@ static quern_status check_silence(struct qn_connection *connection, struct silen
         silence->wait.look_mono_ns = qn_clock_mono_ns() + SUSPECT_MS * QN_NS_PER_MS;
         return QUERN_OK;
     }
-    if (!connection->answers_elsewhere(connection) ||
+    if (!connection->answers_elsewhere(connection, silence->wait.deadline_mono_ns) ||
         qn_socket_is_stale(&connection->socket)) { /* the answer has come meanwhile */
         begin_silence(connection, silence);
         return QUERN_OK;

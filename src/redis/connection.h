@@ -28,7 +28,7 @@ struct qn_connection {
     struct qn_socket socket;
     struct qn_decoder decoder;
     /* Whether the server answers on another connection; set while this one is open and greeted. */
-    bool (*answers_elsewhere)(const struct qn_connection *connection);
+    bool (*answers_elsewhere)(const struct qn_connection *connection, int64_t deadline_mono_ns);
     uint64_t opened_count; /* grows with each connection: requests sent on an older one are void */
 };
 /* To the server that `failover`, which is borrowed, chooses whenever the connection opens. */

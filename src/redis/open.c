@@ -27,12 +27,13 @@ static quern_status connect_and_greet(struct qn_connection *connection, int64_t 
 }
 
 /* Another connection to the same server, for as long as it takes to greet. */
-static bool answers_elsewhere(const struct qn_connection *silent)
+static bool answers_elsewhere(const struct qn_connection *silent, int64_t deadline_mono_ns)
 {
     struct qn_connection other;
     qn_connection_init_at(&other, silent->endpoint);
-    int64_t deadline_mono_ns = qn_clock_mono_ns() + GREETED_WITHIN_MS * QN_NS_PER_MS;
-    bool answers = connect_and_greet(&other, deadline_mono_ns, NULL) == QUERN_OK;
+    int64_t until_ns = qn_clock_mono_ns() + GREETED_WITHIN_MS * QN_NS_PER_MS;
+    until_ns = until_ns < deadline_mono_ns ? until_ns : deadline_mono_ns;
+    bool answers = connect_and_greet(&other, until_ns, NULL) == QUERN_OK;
     qn_connection_finish(&other);
     return answers;
 }

@@ -318,6 +318,33 @@ static void a_switch_ends_a_wait_in_progress_and_older_connections(void **state)
     pair_finish(&set);
 }
 
+/* --- Silence -------------------------------------------------------------------------------- */
+
+#define SHORT_MS 600 /* a little more than a link under suspicion is given */
+
+/* The other connection, on which the server is asked whether it lives, gets no answer, either. */
+static void a_search_for_the_server_ends_with_the_time_of_the_command(void **state)
+{
+    (void)state;
+    static const struct peer_rule silent[] = {{.to = "SLOW", .manner = PEER_SILENT, .reply = ""},
+                                              {.to = "HELLO", .manner = PEER_SILENT, .reply = ""}};
+    struct set set;
+    quern_error err = {0};
+    struct qn_pipeline pipeline;
+    pair_init(&set);
+    assert_server(&set, "a");
+    peer_rules(set.peers[0], silent, TEST_COUNT(silent));
+    qn_failover_note_lost_link(&set.failover);
+    int64_t begun_ms = test_now_ms();
+    qn_pipeline_begin(&pipeline, &set.channel, QN_PIPELINE_READS);
+    pipeline.timeout_ms = SHORT_MS;
+    qn_pipeline_command(&pipeline, "SLOW");
+    assert_int_equal(qn_pipeline_run(&pipeline, &err), QUERN_E_TIMEOUT);
+    qn_pipeline_end(&pipeline);
+    assert_in_range(test_now_ms() - begun_ms, SHORT_MS, 3 * SHORT_MS);
+    pair_finish(&set);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_error_has_its_reaction),
     cmocka_unit_test(a_replica_is_not_used),
@@ -327,5 +354,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_callback_chooses_the_next_server),
     cmocka_unit_test(failures_of_an_older_choice_change_nothing),
     cmocka_unit_test(a_switch_ends_a_wait_in_progress_and_older_connections),
+    cmocka_unit_test(a_search_for_the_server_ends_with_the_time_of_the_command),
 };
 TEST_MAIN(tests)
