@@ -57,6 +57,12 @@ enum qn_bug {
     QN_BUG_TAKEN_IS_RUN = 297,        /* a child runs what was taken back */
     QN_BUG_GROUP_STAYS = 298,         /* what a child has started outlives it */
     QN_BUG_TOKEN_NOT_HANDED_OVER = 299, /* the next program has runs without their tokens */
+    /* Many queues in one call */
+    QN_BUG_CALL_PER_QUEUE = 341,      /* Redis: the outcomes of each queue are a call */
+    QN_BUG_QUEUE_ERROR_SPREADS = 342, /* Redis: a damaged queue ends the call for all */
+    QN_BUG_REFUSED_QUEUE_LEFT = 343,  /* Redis: a replay does not try what was refused */
+    QN_BUG_APPLIED_QUEUE_AGAIN = 344, /* Redis: a replay tries all queues when one was refused */
+    QN_BUG_ROW_TOO_LONG = 345,        /* a queue takes so many slots in a row that others wait */
     /* Replies of a server */
     QN_BUG_DEADLINE_WHILE_IDLE = 81,  /* a deadline is checked only while nothing comes */
     QN_BUG_LINE_WITHOUT_END = 82,     /* a line may have any length */

@@ -392,6 +392,21 @@ static struct qn_str first_argument(const struct qn_pipeline *pipeline,
                                   : (struct qn_str){0};
 }
 
+quern_status qn_pipeline_refusal(const struct qn_pipeline *pipeline, size_t index,
+                                 const struct qn_reply *error, quern_error *err)
+{
+    const struct qn_pipeline_command *command = &pipeline->commands[index];
+    const struct qn_server_call call = {pipeline->args[command->first_arg], command->script,
+                                        first_argument(pipeline, command)};
+    if (error->type != QN_REPLY_ERROR) {
+        return qn_pipeline_expect(pipeline, false, call.command, err);
+    }
+    const struct qn_connection *connection =
+        command->at < 0 ? &pipeline->channel->connection
+                        : qn_channel_connection(pipeline->channel, command->at);
+    return qn_server_error(connection->endpoint->peer.address, error, &call, err);
+}
+
 quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                const struct qn_reply **ret_reply, quern_error *err)
 {
@@ -399,12 +414,7 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->reply->type == QN_REPLY_ERROR) {
-        const struct qn_server_call call = {pipeline->args[command->first_arg], command->script,
-                                            first_argument(pipeline, command)};
-        const struct qn_connection *connection =
-            command->at < 0 ? &pipeline->channel->connection
-                            : qn_channel_connection(pipeline->channel, command->at);
-        return qn_server_error(connection->endpoint->peer.address, command->reply, &call, err);
+        return qn_pipeline_refusal(pipeline, index, command->reply, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;

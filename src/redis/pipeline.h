@@ -120,6 +120,9 @@ QUERN_NODISCARD quern_status qn_pipeline_ask(struct qn_pipeline *pipeline,
  * (server_error.h). */
 QUERN_NODISCARD quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                                const struct qn_reply **ret_reply, quern_error *err);
+/* The same for an error within the reply to that command; QUERN_E_BROKER if it is none. */
+QUERN_NODISCARD quern_status qn_pipeline_refusal(const struct qn_pipeline *pipeline, size_t index,
+                                                 const struct qn_reply *error, quern_error *err);
 /* QUERN_E_BROKER "unexpected reply to ...": for replies of the wrong shape. */
 QUERN_NODISCARD quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool condition,
                                                 const char *what, quern_error *err);

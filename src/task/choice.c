@@ -9,10 +9,12 @@
  * draws are taken back, and the queues that do have tasks share the payment for the taken tasks
  * among themselves: their shares are exact even if the same queue takes every slot of the others. A
  * queue that was found empty owes nothing and is owed little: it keeps at most half a turn as its
- * claim, and the claim of an empty queue that was not queried again grows towards a whole turn. So
- * each empty queue is queried at least about as often as its weight demands, and none takes
- * everything after a quiet hour. */
+ * claim, and the claim of an empty queue that was not queried again grows towards a whole turn (a
+ * row, where turns are rows). So each empty queue is queried at least about as often as its weight
+ * demands, and none takes everything after a quiet hour. */
 #include "task/choice.h"
+
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/bug.h"
@@ -31,6 +33,118 @@ static size_t highest(const int64_t *credits, const uint32_t *weights, size_t qu
     return best;
 }
 
+/* --- Rows -------------------------------------------------------------------------------- */
+
+/* Each queue in an exchange has a price at the broker. Among many queues, where an exchange has
+ * much room, a queue takes a row of slots when it is its turn, and the rest of it at the next draw.
+ * Rows are laid so that ROUND slots are a round: of the same queues in the same order, each with
+ * its share in rows of equal length. So any thousand starts have the exact shares, as without. */
+enum { FEW_QUEUES = 8, ROUND = 1000, ROW_MAX = 25, REDRAW_PART = 1024 };
+#define SLOT INT64_C(65536) /* a slot, where parts of slots are counted */
+
+static void init_rows(struct qn_choice *choice)
+{
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        uint64_t row_max = choice->weight_sum * (QN_BUG(ROW_TOO_LONG) ? 4 * ROW_MAX : ROW_MAX);
+        uint64_t share = ROUND * (uint64_t)choice->weights[i];
+        choice->rows[i].count = (int64_t)((share + row_max - 1) / row_max);
+    }
+}
+
+/* What slots are multiplied with, so that the length of the queue's rows is a whole number. */
+static int64_t unit_of(const struct qn_choice *choice, size_t queue)
+{
+    return (int64_t)choice->weight_sum * choice->rows[queue].count;
+}
+
+static int64_t length_of(const struct qn_choice *choice, size_t queue)
+{
+    return ROUND * (int64_t)choice->weights[queue];
+}
+
+/* What it is owed when its next row ends, as if its rows had had their exact length; by weight, so
+ * in slots of all queues. */
+static int64_t claim_of_row(const struct qn_choice *choice, size_t queue)
+{
+    const struct qn_choice_row *row = &choice->rows[queue];
+    int64_t claim = choice->credits[queue] * row->count - length_of(choice, queue) - row->rest;
+    return claim * SLOT / (row->count * (int64_t)choice->weights[queue]);
+}
+
+/* The queue whose next row would be late first; on a tie the heavier one, then the first. One that
+ * was empty is asked once in a draw, if the others are not, too. */
+static size_t most_urgent(const struct qn_choice *choice, const uint32_t *quota)
+{
+    size_t best = choice->queue_count;
+    int64_t best_claim = INT64_MIN;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        bool is_asked = choice->empty[i] && quota[i] > 0;
+        int64_t claim = is_asked ? INT64_MIN : claim_of_row(choice, i);
+        if (best == choice->queue_count || claim > best_claim ||
+            (claim == best_claim && choice->weights[i] > choice->weights[best])) {
+            best = i;
+            best_claim = claim;
+        }
+    }
+    return best;
+}
+
+/* What the rows of all queues were too short so far, at most half a slot. */
+static int64_t rest_of_round(const struct qn_choice *choice)
+{
+    int64_t rest = 0;
+    for (size_t i = 0; i < choice->queue_count; i++) {
+        rest += choice->rows[i].rest * SLOT / unit_of(choice, i);
+    }
+    rest /= 2;
+    rest = rest > SLOT / 2 ? SLOT / 2 : rest;
+    return rest < -SLOT / 2 ? -SLOT / 2 : rest;
+}
+
+/* Begins the row of the queue whose turn it is. Parts of slots are carried, to its next row and to
+ * the rows of the others, so that it has its share, and a round its length. A queue that was empty
+ * is asked for a single task: others would have to fill in for a row. */
+static void begin_row(struct qn_choice *choice, const uint32_t *quota)
+{
+    int64_t slots = 0;
+    while (slots <= 0) {
+        size_t queue = most_urgent(choice, quota);
+        int64_t unit = unit_of(choice, queue);
+        int64_t wanted = length_of(choice, queue) + choice->rows[queue].rest;
+        int64_t parts = wanted * SLOT / unit + rest_of_round(choice) + SLOT / 2;
+        bool is_question = choice->empty[queue] && quota[queue] == 0;
+        slots = is_question ? 1 : parts < 0 ? 0 : parts / SLOT;
+        choice->rows[queue].rest = is_question ? 0 : wanted - slots * unit;
+        choice->row_queue = queue;
+    }
+    choice->row_left = (uint32_t)slots;
+}
+
+/* Slots one by one and rows have credits of their own: what a row leaves unbalanced is settled by
+ * other rows, and by no worker that has become slow meanwhile. */
+static void draw_in_rows(struct qn_choice *choice, bool in_rows)
+{
+    for (size_t i = 0; in_rows != choice->in_rows && i < choice->queue_count; i++) {
+        int64_t credit = choice->credits[i];
+        choice->credits[i] = choice->other_credits[i];
+        choice->other_credits[i] = credit;
+    }
+    choice->in_rows = in_rows;
+}
+
+/* The queue of the next slot, whose turn has been added to all credits. */
+static size_t next_queue(struct qn_choice *choice, const uint32_t *quota)
+{
+    if (!choice->in_rows) {
+        return highest(choice->credits, choice->weights, choice->queue_count);
+    }
+    if (choice->row_left == 0) {
+        begin_row(choice, quota);
+    }
+    choice->row_left--;
+    return choice->row_queue;
+}
+
 void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t queue_count,
                     bool strict, struct qn_random *random)
 {
@@ -41,6 +155,7 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
         choice->weights[i] = QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
         choice->weight_sum += choice->weights[i];
     }
+    init_rows(choice);
     /* The first turn goes to a queue with the probability of its weight: credits are set as they
      * are one draw before the point where the round starts over and that queue is next. */
     uint64_t point = qn_random_below(random, choice->weight_sum);
@@ -53,9 +168,11 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
         choice->credits[i] = -(int64_t)choice->weights[i];
     }
     choice->credits[first] += (int64_t)choice->weight_sum;
+    memcpy(choice->other_credits, choice->credits, sizeof choice->credits);
 }
 
-void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint32_t *quota)
+void qn_choice_draw(struct qn_choice *choice, size_t room, bool is_fast, uint16_t *order,
+                    uint32_t *quota)
 {
     for (size_t i = 0; i < choice->queue_count; i++) {
         quota[i] = choice->strict ? (uint32_t)room : 0;
@@ -63,18 +180,20 @@ void qn_choice_draw(struct qn_choice *choice, size_t room, uint16_t *order, uint
     if (choice->strict) {
         return;
     }
+    draw_in_rows(choice, is_fast && room >= QN_BATCH_WORTH && choice->queue_count > FEW_QUEUES);
     for (size_t slot = 0; slot < room; slot++) {
         for (size_t i = 0; i < choice->queue_count; i++) {
             choice->credits[i] += choice->weights[i];
         }
-        size_t queue = highest(choice->credits, choice->weights, choice->queue_count);
+        size_t queue = next_queue(choice, quota);
         choice->credits[queue] -= (int64_t)choice->weight_sum;
         order[slot] = (uint16_t)queue;
         quota[queue]++;
     }
 }
 
-void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint32_t *weights)
+void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, const uint32_t *quota,
+                              uint32_t *weights)
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < choice->queue_count; i++) {
@@ -84,6 +203,7 @@ void qn_choice_redraw_weights(const struct qn_choice *choice, size_t room, uint3
     for (size_t i = 0; i < choice->queue_count; i++) {
         int64_t weight = (int64_t)room * choice->weights[i];
         weight += least == INT64_MAX ? 0 : choice->credits[i] - least;
+        weight /= choice->in_rows && quota[i] == 0 ? REDRAW_PART : 1;
         weight = weight < 1 ? 1 : weight;
         weights[i] = weight > UINT32_MAX ? UINT32_MAX : (uint32_t)weight;
     }
@@ -107,7 +227,8 @@ static int64_t claim_of_empty(const struct qn_choice *choice, size_t queue, bool
                               int64_t taken_sum)
 {
     int64_t claim = choice->credits[queue] + taken_sum * choice->weights[queue];
-    int64_t claim_max = (int64_t)choice->weight_sum / (asked ? 2 : 1);
+    int64_t row = choice->in_rows ? length_of(choice, queue) / unit_of(choice, queue) + 1 : 1;
+    int64_t claim_max = (int64_t)choice->weight_sum * row / (asked ? 2 : 1);
     return claim < claim_max ? claim : claim_max;
 }
 
@@ -132,6 +253,9 @@ void qn_choice_settle(struct qn_choice *choice, const uint32_t *quota, const uin
         return;
     }
     take_back(choice, quota);
+    if (taken[choice->row_queue] < quota[choice->row_queue]) {
+        choice->row_left = 0; /* it has nothing more */
+    }
     int64_t taken_sum = 0;
     int64_t others_taken = 0;
     int64_t others_weight = 0;

@@ -128,6 +128,7 @@ size_t bare_done(struct caller *caller, const redisReply *leased)
     }
     begin(caller, &qn_lua_outcome, "ceiling-worker");
     (void)snprintf(count_text, sizeof count_text, "%zu", count);
+    caller_put(caller, "h:");
     caller_put(caller, count_text);
     caller_put(caller, "0");
     for (size_t i = 0; i < count; i++) {
@@ -135,6 +136,7 @@ size_t bare_done(struct caller *caller, const redisReply *leased)
         caller_put_bytes(caller, ids + i * ID_PACKED + 2, ID_SIZE);
         caller_put(caller, tokens[i]);
     }
+    caller_put(caller, "");
     caller_send(caller);
     return count;
 }

@@ -34,6 +34,7 @@ struct qn_pump {
     bool plenty;                /* the latest look found all it had room for, and that was much */
     bool armed;                 /* since the last exchange that had room */
     uint32_t ahead;             /* how many of the latest types may be prefetched */
+    bool is_fast;               /* a batch of them is over at once: so are a thousand */
     uint64_t leased_count;      /* runs, of all exchanges */
     uint32_t fruitless;         /* times in a row that arm saw work and exchange found none */
     int64_t armed_at_mono_ns;   /* when arm was last called */

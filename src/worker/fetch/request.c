@@ -209,9 +209,9 @@ static void draw(struct quern_worker *worker, struct qn_exchange_request *reques
     memset(request->quota, 0, worker->queue_count * sizeof *request->quota);
     uint32_t weights[QN_QUEUES_MAX];
     if (room > 0) {
-        qn_choice_draw(&pump->choice, room, request->order, request->quota);
+        qn_choice_draw(&pump->choice, room, pump->is_fast, request->order, request->quota);
     }
-    qn_choice_redraw_weights(&pump->choice, room, weights);
+    qn_choice_redraw_weights(&pump->choice, room, request->quota, weights);
     for (size_t i = 0; i < worker->queue_count; i++) {
         request->queues[i].weight = weights[i];
         request->queues[i].quota = request->quota[i];

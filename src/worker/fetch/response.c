@@ -234,7 +234,7 @@ static bool survived_a_crash(const struct qn_leased *leased)
 }
 
 /* How far to fetch ahead next time: as far as the slowest type of this batch allows, and not at all
- * where a task of it may have killed a worker. */
+ * where a task of it may have killed a worker. Then, whether they are fast. */
 static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_request *request)
 {
     struct qn_pump *pump = &worker->pump;
@@ -242,6 +242,7 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
         return;
     }
     uint32_t ahead = QN_PREFETCH_MAX * QN_PREFETCH_DEEP;
+    bool is_fast = true;
     for (size_t i = 0; i < request->reply.run_count; i++) {
         const char *type = request->leased[i]->task.type;
         if (!qn_mux_takes(worker->mux, type)) {
@@ -254,8 +255,10 @@ static void plan_ahead(struct quern_worker *worker, const struct qn_exchange_req
         /* Commands do not wait for children: what is ahead would start beyond the concurrency. */
         allowed = survived_a_crash(request->leased[i]) || worker->is_mixed ? 0 : allowed;
         ahead = allowed < ahead ? allowed : ahead;
+        is_fast = is_fast && qn_prefetch_ahead(&pump->prefetch, type, 0) >= QN_BATCH_WORTH;
     }
     pump->ahead = ahead;
+    pump->is_fast = is_fast;
 }
 
 /* With mutex held. To the pool, unless it has already ended, or there is no place for it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* exchange.h - the two halves of an exchange, outcomes and leases, which go out in one pipeline:
- * first an outcome script per queue that needs one, then the lease script, which also reports on
- * the queues (paused, braked), so it sees the changes made by the outcomes. */
+ * first the outcome script, one call for all queues that need it, then the lease script, which also
+ * reports on the queues (paused, braked), so it sees the changes made by the outcomes. */
 #ifndef QN_BROKER_REDIS_RUN_EXCHANGE_H
 #define QN_BROKER_REDIS_RUN_EXCHANGE_H
 
@@ -13,12 +13,12 @@
 /* Where the outcomes of an exchange are in its pipeline. */
 struct qn_outcomes {
     size_t first_command; /* index in the pipeline */
-    size_t command_count; /* scripts appended; 0: there was nothing to send */
+    size_t command_count; /* calls appended; 0: there was nothing to send */
     const void *plan;     /* which outcome is where; in the pipeline's arena, outcome.c knows */
 };
-/* Appends one script `outcome` per queue that has outcomes or starts in the exchange; only
- * exchange->stamp, outcomes, starts, host and is_leaving are read. Sequence 0: not remembered.
- */
+/* Appends a call of the script `outcome` for all queues that have outcomes or starts in the
+ * exchange; only exchange->stamp, outcomes, starts, host and is_leaving are read. Sequence 0: not
+ * remembered. */
 QUERN_NODISCARD quern_status qn_redis_outcome_add(struct qn_pipeline *pipeline,
                                                   const struct qn_exchange *exchange,
                                                   struct qn_outcomes *ret_outcomes,

@@ -47,9 +47,14 @@ local queues, odd_queues, any_limited, any_lanes = {}, nil, nil, nil
 local brake_field = ARGV[9]
 -- bug BRAKE_EVERYWHERE: local brake_field = 'h:'
 -- include: limits/lib_limit_of_all.lua
+local names = {} -- one command shows that no queue is paused, as is usual
+for i = 1, queue_count do
+    names[i] = KEYS[i] .. 'paused'
+end
+local any_paused = call('EXISTS', unpack(names))
 for i = 1, queue_count do
     local prefix = KEYS[i]
-    local paused = call('EXISTS', prefix .. 'paused')
+    local paused = any_paused > 0 and call('EXISTS', names[i]) or 0
     local meta = try('HMGET', prefix .. 'quern:meta', 'fence', brake_field, 'charged', 'limits')
     local last, brake, charged, limited = meta[1], meta[2], meta[3], meta[4]
     if not last then
@@ -76,7 +81,6 @@ local room = tonumber(ARGV[4])
 local function since_text(since)
     return sub('0000000000000000000' .. since, -19)
 end
-
 -- An id in pending whose task is somewhere else is a leftover; the task is not leased from there.
 local function is_elsewhere(prefix, id, state)
     local place = state == 'active' and 'lease' or string.match(state, '^%l+$') or 'lease'
@@ -379,8 +383,8 @@ for i = 1, queue_count do
         local marks = rare and rare.taken > 0 and {}
         -- A zset of up to 128 short members is one block, and each access walks through it; a long
         -- member makes a tree of it for as long as it exists. So many leases begin with one, which
-        -- then goes: with 64 tasks active that saves a quarter of the time.
-        local long = count >= 16 and string.rep('\0', 65)
+        -- then goes: with 64 tasks active (of many queues, each has less) that saves a quarter.
+        local long = count >= (queue_count > 8 and 32 or 16) and string.rep('\0', 65)
         local scores, place, token = {score, long}, long and 3 or 1, nil
         for k = 1, count do
             local is_odd, since, head = odd and odd[k], sinces[k], run_head

@@ -26,6 +26,7 @@
 -- any more (asynq leaves such ids when a hash is deleted by hand) and is removed.
 local Q = KEYS[1]
 redis.call('ZREM', Q .. 'lease', '')
+-- include: ends/lib_count.lua
 -- include: lib_done.lua
 local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_lock.lua
