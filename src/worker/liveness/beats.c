@@ -12,8 +12,9 @@ static const char *const names[QN_BEAT_COUNT] = {
 
 void qn_beats_step(struct quern_worker *worker, enum qn_beat thread)
 {
-    atomic_store(&worker->beats.threads[thread].until_mono_ns, 0);
+    /* In this order: who reads that it is awake reads since when, too. */
     atomic_store(&worker->beats.threads[thread].at_mono_ns, qn_clock_mono_ns());
+    atomic_store(&worker->beats.threads[thread].until_mono_ns, 0);
 }
 
 void qn_beats_sleep(struct quern_worker *worker, enum qn_beat thread, int64_t until_mono_ns)
@@ -48,8 +49,8 @@ int64_t qn_beats_hang_ms(const struct quern_worker *worker, int64_t now_mono_ns,
     int64_t limit_ms = worker->options.stall_timeout_ms + 2 * (worker->options.lease_ms / 3);
     int64_t longest_ms = 0;
     for (size_t i = 0; worker->options.stall_timeout_ms > 0 && i < QN_BEAT_COUNT; i++) {
-        int64_t at = atomic_load(&worker->beats.threads[i].at_mono_ns);
         int64_t until = atomic_load(&worker->beats.threads[i].until_mono_ns);
+        int64_t at = atomic_load(&worker->beats.threads[i].at_mono_ns);
         int64_t from = until > at ? until : at;
         int64_t late_ms = (now_mono_ns - from) / QN_NS_PER_MS;
         if (at != 0 && late_ms > limit_ms && late_ms > longest_ms) {
