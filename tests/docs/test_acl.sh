@@ -22,3 +22,14 @@ if [ "$advised" != "$used" ]; then
     echo "FAILED: the page advises:" "$advised" "but the tests use:" "$used" >&2
     exit 1
 fi
+
+# The client's: keys and rights are two texts in the test.
+advised=$(sed -n '/^user client on/,/^```/p' "$QUERN_SOURCE/docs/protocol/redis.md" |
+    tr -s ' \n' '\n' | grep '^[%~+]' | grep -v '^```' | tr '\n' ' ')
+used=$(sed -n '/^static const char keys/,/^static struct/p' \
+    "$QUERN_SOURCE/tests/fault/redis/client/test_users.c" |
+    tr -d '";' | tr -s ' \n' '\n' | grep '^[%~+]' | tr '\n' ' ')
+if [ "$advised" != "$used" ] || [ -z "$used" ]; then
+    echo "FAILED: for clients the page advises:" "$advised" "but the test uses:" "$used" >&2
+    exit 1
+fi
