@@ -18,56 +18,24 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/text/str.h"
+#include "redis/cluster/slots.h"
 #include "redis/encode.h"
 #include "redis/open.h"
 #include "redis/password_file.h"
 
 #define ASK_MS 700
 #define ASK_MS_REST 200 /* once most of them agree */
-#define HOST_SIZE 256
-#define PORT_SIZE 8
 #define CANDIDATES_MAX 8
+#define DEFAULT_PORT "26379"
+#define LIST_SIZE (QN_SLOT_HOST_SIZE + QN_SLOT_PORT_SIZE + sizeof "[]:")
 #define PARAM_DB "db"
 #define PARAM_PASSWORD_FILE "password_file"
 
 /* --- The URL -------------------------------------------------------------------------- */
 
-struct place {
-    char host[HOST_SIZE];
-    char port[PORT_SIZE];
-};
-
-/* "host", "host:port", "[::1]:port". */
-static bool read_place(const char *text, size_t size, struct place *ret_place)
-{
-    const char *end = text + size;
-    const char *host = text;
-    const char *host_end = memchr(text, ':', size);
-    host_end = host_end == NULL ? end : host_end;
-    const char *port = host_end;
-    if (size > 0 && text[0] == '[') {
-        host = text + 1;
-        host_end = memchr(host, ']', size - 1);
-        if (host_end == NULL) {
-            return false;
-        }
-        port = host_end + 1;
-    }
-    size_t host_size = (size_t)(host_end - host);
-    size_t port_size = port == end ? 0 : (size_t)(end - port) - 1;
-    bool valid = host_size > 0 && host_size < HOST_SIZE && port_size < 6 &&
-                 (port == end || (*port == ':' && port_size > 0)) &&
-                 (port == end || strspn(port + 1, "0123456789") >= port_size);
-    if (valid) {
-        (void)snprintf(ret_place->host, HOST_SIZE, "%.*s", (int)host_size, host);
-        (void)snprintf(ret_place->port, PORT_SIZE, "%.*s", port_size == 0 ? 5 : (int)port_size,
-                       port_size == 0 ? "26379" : port + 1);
-    }
-    return valid;
-}
-
 /* The URL of a single server there. */
-static struct qn_url url_of(const struct qn_url *url, const struct place *place, bool is_sentinel)
+static struct qn_url url_of(const struct qn_url *url, const struct qn_slot_place *place,
+                            bool is_sentinel)
 {
     struct qn_url made = *url;
     made.memory = NULL;
@@ -87,15 +55,16 @@ static struct qn_url url_of(const struct qn_url *url, const struct place *place,
     return made;
 }
 
-static quern_status add_nodes(struct qn_sentinels *sentinels, const struct qn_url *url,
+static quern_status add_nodes(struct qn_sentinels *sentinels, const char *hosts,
                               const struct qn_url *login, const struct qn_endpoint_terms *terms,
                               quern_error *err)
 {
     quern_status status = QUERN_OK;
-    for (const char *at = url->host; status == QUERN_OK && at != NULL;) {
-        struct place place;
+    for (const char *at = hosts; status == QUERN_OK && at != NULL;) {
+        struct qn_slot_place place;
         size_t size = strcspn(at, ",");
-        if (sentinels->count == QN_SENTINELS_MAX || !read_place(at, size, &place)) {
+        if (sentinels->count == QN_SENTINELS_MAX ||
+            !qn_slots_place(at, size, DEFAULT_PORT, &place) || place.host[0] == '\0') {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "redis: sentinels are written host:port,host:port, %d at most",
                                 QN_SENTINELS_MAX);
@@ -112,12 +81,25 @@ static quern_status add_nodes(struct qn_sentinels *sentinels, const struct qn_ur
     return status;
 }
 
+/* The hosts as a list: where there is only one, its port is apart, and an IPv6 address bare. */
+static const char *list_of(const struct qn_url *url, char list[LIST_SIZE])
+{
+    bool is_ipv6 = strchr(url->host, ':') != NULL;
+    if (strchr(url->host, ',') != NULL) {
+        return url->host;
+    }
+    (void)snprintf(list, LIST_SIZE, "%s%.255s%s%s%s", is_ipv6 ? "[" : "", url->host,
+                   is_ipv6 ? "]" : "", url->port[0] != '\0' ? ":" : "", url->port);
+    return list;
+}
+
 static quern_status make_all(struct qn_sentinels *sentinels, const struct qn_url *url,
                              const struct qn_url_params *params,
                              const struct qn_endpoint_terms *terms, quern_error *err)
 {
     char password[QN_PASSWORD_SIZE] = "";
-    struct place place = {.host = "master", .port = "6379"};
+    char list[LIST_SIZE];
+    struct qn_slot_place place = {.host = "master", .port = "6379"};
     struct qn_url login = *url;
     struct qn_url data = url_of(url, &place, false);
     quern_status status = QUERN_OK;
@@ -130,16 +112,8 @@ static quern_status make_all(struct qn_sentinels *sentinels, const struct qn_url
     if (status == QUERN_OK) {
         status = qn_endpoint_new(&data, terms, &sentinels->model, err);
     }
-    if (status == QUERN_OK && url->port[0] != '\0') {
-        char host[HOST_SIZE + PORT_SIZE];
-        struct qn_url whole = *url;
-        bool is_ipv6 = strchr(url->host, ':') != NULL;
-        (void)snprintf(host, sizeof host, "%s%.255s%s:%s", is_ipv6 ? "[" : "", url->host,
-                       is_ipv6 ? "]" : "", url->port);
-        whole.host = host;
-        status = add_nodes(sentinels, &whole, &login, terms, err);
-    } else if (status == QUERN_OK) {
-        status = add_nodes(sentinels, url, &login, terms, err);
+    if (status == QUERN_OK) {
+        status = add_nodes(sentinels, list_of(url, list), &login, terms, err);
     }
     explicit_bzero(password, sizeof password);
     return status;
@@ -201,7 +175,7 @@ struct qn_endpoint *qn_sentinels_node(struct qn_sentinels *sentinels, size_t ind
 
 /* What some of them say. */
 struct candidate {
-    struct place place;
+    struct qn_slot_place place;
     uint64_t epoch;
     size_t votes;
     bool leaves; /* one of them is about to replace it */
@@ -251,7 +225,7 @@ static void vote(struct poll *poll, const struct candidate *candidate)
 
 static bool is_place(const char *host, const char *port)
 {
-    return host[0] != '\0' && strlen(host) < HOST_SIZE && !qn_str_has_control(host) &&
+    return host[0] != '\0' && strlen(host) < QN_SLOT_HOST_SIZE && !qn_str_has_control(host) &&
            strchr(host, ' ') == NULL && port[0] != '\0' && strlen(port) < 6 &&
            strspn(port, "0123456789") == strlen(port);
 }
@@ -288,8 +262,8 @@ static void take_answer(struct qn_sentinels *sentinels, struct qn_reply *const *
     }
     struct candidate candidate = {
         .epoch = strtoull(field(replies[MASTER], "config-epoch"), NULL, 10), .votes = 1};
-    (void)snprintf(candidate.place.host, HOST_SIZE, "%s", host);
-    (void)snprintf(candidate.place.port, PORT_SIZE, "%s", port);
+    (void)snprintf(candidate.place.host, QN_SLOT_HOST_SIZE, "%s", host);
+    (void)snprintf(candidate.place.port, QN_SLOT_PORT_SIZE, "%s", port);
     candidate.leaves = strstr(field(replies[MASTER], "flags"), "failover_in_progress") != NULL &&
                        strcmp(field(replies[MASTER], "ip"), host) == 0 &&
                        strcmp(field(replies[MASTER], "port"), port) == 0;

@@ -135,11 +135,11 @@ static bool subscribe_at(struct subscription *subscription, struct qn_endpoint *
     return done;
 }
 
-/* At the first one that answers; none: `exists` stays false. */
+/* At the first one that answers; none, or the thread is to end: `exists` stays false. */
 static void subscribe_somewhere(struct qn_supervisor *supervisor, struct subscription *subscription)
 {
     bool done = false;
-    for (size_t i = 0; !done && i < QN_SENTINELS_MAX; i++) {
+    for (size_t i = 0; !done && i < QN_SENTINELS_MAX && sleep_ms(supervisor, -1, 0); i++) {
         struct qn_endpoint *node = qn_sentinels_node(supervisor->sentinels, i);
         if (node == NULL) {
             return;
@@ -208,7 +208,7 @@ static void watch_sentinels(struct qn_supervisor *supervisor)
             if (!subscription.exists) {
                 subscribe_somewhere(supervisor, &subscription);
             }
-            bool switched = ask(supervisor);
+            bool switched = sleep_ms(supervisor, -1, 0) && ask(supervisor);
             again_until_ns = switched ? 0 : again_until_ns;
             ask_at_ns = in_ms(qn_clock_mono_ns() < again_until_ns ? ASK_AGAIN_MS
                               : subscription.exists               ? ASK_MS
