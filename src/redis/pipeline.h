@@ -91,8 +91,8 @@ void qn_pipeline_at(struct qn_pipeline *pipeline, int node);
  * this is its reply at once, as an error reply (QUERN_E_BUSY); all other commands wait until the
  * deadline of the run. */
 void qn_pipeline_hasty(struct qn_pipeline *pipeline);
-/* On one server: it keeps the replies of this pipeline back on purpose (WAIT), so that silence does not
- * show that the connection is dead. */
+/* On one server: it keeps the replies of this pipeline back on purpose (WAIT), so that silence does
+ * not show that the connection is dead. */
 void qn_pipeline_held(struct qn_pipeline *pipeline);
 /* Memory was out for something else that the pipeline needs. */
 void qn_pipeline_nomem(struct qn_pipeline *pipeline);

@@ -256,6 +256,10 @@ class FailoverTest(CliTest):
                 ("redis-sentinel://a,b", "master=NAME"),
                 ("redis-sentinel://a,,b/0?master=m", "host:port,host:port"),
                 ("redis+sentinel://a", "redis-sentinel://"),
+                ("redis://a?master=m", "redis-sentinel://"),
+                ("redis-cluster://a?sentinel_user=u", "redis-sentinel://"),
+                ("redis://a?sentinel_password_file=f;redis://b", "redis-sentinel://"),
+                ("redis-sentinel://[::1/0?master=m", "IPv6"),
                 (";".join(["redis://a"] * 33), "more than 32")):
             self.assertIn(words, self.fails(lib_cli.EXIT_CONFIG, "queue", "list", "--broker", url)
                           .replace("\n", " "), url)

@@ -164,6 +164,13 @@ static quern_status init_failover(struct qn_redis *self, const struct qn_url *ur
     if (status != QUERN_OK) {
         return status;
     }
+    bool is_asked = params.master != NULL || params.sentinel_user != NULL ||
+                    params.sentinel_password_file != NULL;
+    if (is_asked && !is_of(&urls[0], "-sentinel")) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "redis: master, sentinel_user and sentinel_password_file are of "
+                            "redis-sentinel:// only");
+    }
     if (params.wait_count > 0 && is_of(&urls[0], "-cluster")) {
         return qn_error_set(err, QUERN_E_UNSUPPORTED, "redis: a cluster does not offer wait");
     }
