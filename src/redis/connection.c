@@ -8,8 +8,8 @@
  * A link may be dead without a word: a firewall between us and the server has forgotten it, or the
  * server's machine was replaced. A slow server looks the same; but Redis does one thing after the
  * other, so if it greets a new connection now, it has done what was requested on this one before,
- * and the reply is lost. So after some silence another connection is tried, unless the command is one
- * whose reply the server keeps back while it does other things. */
+ * and the reply is lost. So after some silence another connection is tried, unless the command is
+ * one whose reply the server keeps back while it does other things. */
 #include "redis/connection.h"
 
 #include "base/clock.h"

@@ -5,8 +5,8 @@
  * Both zygotes must have announced the same, byte by byte: the worker has chosen its tasks, their
  * limits and their timeouts by what the first one announced, and runs of both may be of one
  * pattern. */
-#include "base/error.h"
 #include "broker/reload.h"
+#include "base/error.h"
 #include "pool/prefork/prefork.h"
 #include "worker/internal.h"
 #include "worker/prefork/nursery.h"
