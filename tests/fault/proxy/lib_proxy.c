@@ -26,7 +26,7 @@
 struct proxy {
     char server[PROXY_ADDRESS_SIZE];
     char address[PROXY_ADDRESS_SIZE];
-    char url[PROXY_ADDRESS_SIZE + 64];
+    char url[2 * PROXY_ADDRESS_SIZE + 64];
     pthread_t thread;
     int kick_fds[2];
     pthread_mutex_t mutex; /* guards the rest */
@@ -321,9 +321,14 @@ struct proxy *proxy_start_for(const struct test_redis *redis, uint64_t seed)
 
 struct proxy *proxy_start_tcp_for(const struct test_redis *redis, uint64_t seed)
 {
+    char server[PROXY_ADDRESS_SIZE];
+    bool is_tls = redis->options.tls;
+    (void)snprintf(server, sizeof server, "127.0.0.1:%d", redis->tls_port);
     struct proxy *proxy = proxy_start(&(struct proxy_options){
-        .server = redis->socket_path, .listen = "127.0.0.1:0", .seed = seed});
-    (void)snprintf(proxy->url, sizeof proxy->url, "redis://worker:secret@%s", proxy->address);
+        .server = is_tls ? server : redis->socket_path, .listen = "127.0.0.1:0", .seed = seed});
+    (void)snprintf(proxy->url, sizeof proxy->url, "%s://worker:secret@%s%s%s%s",
+                   is_tls ? "rediss" : "redis", proxy->address, is_tls ? "?ca=" : "",
+                   is_tls ? redis->dir : "", is_tls ? "/ca.pem" : "");
     return proxy;
 }
 

@@ -31,7 +31,8 @@ const char *proxy_address(const struct proxy *proxy);
 
 /* For the server of a test, by its Unix socket. */
 struct proxy *proxy_start_for(const struct test_redis *redis, uint64_t seed);
-/* The same, but its clients come by TCP. */
+/* The same, but its clients come by TCP; by TLS, to the server's own port for that, if it has
+ * one. */
 struct proxy *proxy_start_tcp_for(const struct test_redis *redis, uint64_t seed);
 /* Its URL, for the user of test_worker_user. */
 const char *proxy_url(const struct proxy *proxy);
