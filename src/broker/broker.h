@@ -228,6 +228,9 @@ struct qn_queue_share { /* one queue's part in an exchange */
     uint32_t deaths; /* out: in a row on that host */
     int64_t wait_ms; /* out: how long until a probe or a solo lock can be had that cannot be had
                       * now; 0: no task waits for one */
+    bool skip;       /* it is not asked, and what is out stays as it was; only for queues with an
+                      * unanswered part of an earlier exchange */
+    bool unanswered; /* out, see qn_exchange_reply */
 };
 
 /* For a task that must run alone (qn_isolation_is_solo) a worker takes the solo lock of its queue,
@@ -293,6 +296,15 @@ struct qn_exchange_reply {
      * not counted. */
     size_t late_count;
     bool more; /* it ended early, and there may be more to lease: exchange again at once */
+    /* Where queues are at several servers (a cluster), and one of these does not answer in time,
+     * the others' answers count: then is_partial is set. These are the outcomes and, behind them,
+     * the starts of the queues that got no answer. They may have taken effect, and are sent again
+     * with the same stamp, without those of other queues; until then nothing newer of these queues
+     * is sent. No run of such a queue is in `runs`. The status is QUERN_OK with the reason in err,
+     * or a failure if no queue was answered. The caller's array; NULL: all is answered, or it
+     * fails as a whole. */
+    bool *unanswered;
+    bool is_partial;
 };
 
 /* In one transaction: applies each outcome whose token is still valid, records the starts, then
@@ -315,6 +327,8 @@ enum qn_cancel { QN_CANCEL_NONE = 0, QN_CANCEL_RETRY = 1, QN_CANCEL_ARCHIVE = 2 
 struct qn_extension {
     const struct qn_leased *run;
     bool held;             /* out: false: the lease is lost */
+    bool unanswered;       /* out: its server did not answer in time, the others did: the rest of
+                            * this is not known */
     enum qn_cancel cancel; /* out: its cancellation was requested */
 };
 /* Extends the leases still held to lease_ms from now; the token stays. Goes before everything else,

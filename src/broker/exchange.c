@@ -9,8 +9,17 @@ void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *r
     reply->run_count = 0;
     reply->late_count = 0;
     reply->more = false;
+    reply->is_partial = false;
+    for (size_t i = 0;
+         reply->unanswered != NULL && i < exchange->outcome_count + exchange->start_count; i++) {
+        reply->unanswered[i] = false;
+    }
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].leased = 0;
+        exchange->queues[i].unanswered = false;
+        if (exchange->queues[i].skip) {
+            continue;
+        }
         exchange->queues[i].paused = false;
         exchange->queues[i].braked = false;
         exchange->queues[i].deaths = 0;

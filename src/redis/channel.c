@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
+#include "redis/cluster/silence.h"
 
 void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, const char *role)
 {
@@ -65,10 +66,23 @@ struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node
     return *at;
 }
 
+/* Where all are silent they stay. Returns how many are left. */
+static size_t drop_silent(struct qn_cluster *cluster, int *nodes, size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!qn_silence_is(cluster, nodes[i])) {
+            nodes[left++] = nodes[i];
+        }
+    }
+    return left > 0 ? left : count;
+}
+
 int qn_channel_any_node(struct qn_channel *channel, int worse)
 {
     int masters[QN_SLOT_NODES_MAX];
     size_t count = qn_cluster_masters(channel->cluster, masters, QN_SLOT_NODES_MAX);
+    count = drop_silent(channel->cluster, masters, count);
     for (size_t i = 0; i < count; i++) {
         size_t node = (size_t)masters[i];
         if (node < channel->node_capacity && channel->nodes[node] != NULL &&

@@ -151,6 +151,13 @@ void qn_pipeline_held(struct qn_pipeline *pipeline)
     pipeline->channel->connection.is_held = true;
 }
 
+void qn_pipeline_hasty_from(struct qn_pipeline *pipeline, size_t first)
+{
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        pipeline->commands[i].hasty = true;
+    }
+}
+
 void qn_pipeline_bytes(struct qn_pipeline *pipeline, const void *data, size_t size)
 {
     if (data == NULL && size > 0) {
@@ -407,17 +414,44 @@ quern_status qn_pipeline_refusal(const struct qn_pipeline *pipeline, size_t inde
     return qn_server_error(connection->endpoint->peer.address, error, &call, err);
 }
 
+/* Of the node that should have answered; of the cluster, where no node owns the slot. */
+static const char *absent_address(const struct qn_channel *channel,
+                                  const struct qn_pipeline_command *command)
+{
+    const struct qn_endpoint *endpoint =
+        command->goes_to < 0 ? channel->cluster->model
+                             : qn_cluster_endpoint(channel->cluster, command->goes_to);
+    return endpoint->peer.address;
+}
+
 quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
                                const struct qn_reply **ret_reply, quern_error *err)
 {
     QN_ASSERT(index < pipeline->command_count);
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
+    if (command->absent) {
+        return qn_error_set(err, QUERN_E_BUSY, "%s: the node does not answer",
+                            absent_address(pipeline->channel, command));
+    }
     if (command->reply->type == QN_REPLY_ERROR) {
         return qn_pipeline_refusal(pipeline, index, command->reply, err);
     }
     *ret_reply = command->reply;
     return QUERN_OK;
+}
+
+quern_status qn_pipeline_any_present(const struct qn_pipeline *pipeline, size_t first,
+                                     quern_error *err)
+{
+    const struct qn_reply *reply = NULL;
+    for (size_t i = first; i < pipeline->command_count; i++) {
+        if (!pipeline->commands[i].absent) {
+            return QUERN_OK;
+        }
+    }
+    return first == pipeline->command_count ? QUERN_OK
+                                            : qn_pipeline_reply(pipeline, first, &reply, err);
 }
 
 quern_status qn_pipeline_expect(const struct qn_pipeline *pipeline, bool condition,

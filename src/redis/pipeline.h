@@ -45,6 +45,8 @@ struct qn_pipeline_command {
     int goes_to;              /* the one that it is meant for */
     int at;                   /* the one that it was sent to, and that has not refused it */
     bool hasty;               /* it waits for no node that cannot answer now */
+    bool absent;              /* hasty: its reply is none of its node, which does not answer */
+    bool lost;                /* the same, and it may have been done */
     struct qn_reply *refusal; /* the latest, of a node that has not done it */
 };
 
@@ -87,13 +89,19 @@ void qn_pipeline_limit(struct qn_pipeline *pipeline, size_t reply_size_max);
 /* On a cluster: the latest command goes to this node (qn_cluster_masters), not to that of its key;
  * -1: as without this call. */
 void qn_pipeline_at(struct qn_pipeline *pipeline, int node);
-/* On a cluster: where the slot of the latest command is being moved, or its node does not answer,
- * this is its reply at once, as an error reply (QUERN_E_BUSY); all other commands wait until the
- * deadline of the run. */
+/* On a cluster: where the slot of the latest command is being moved, or its node does not answer
+ * within half a second, this is its reply, as an error reply (QUERN_E_BUSY), and it is `lost` if it
+ * may have been done; all other commands wait until the deadline of the run. */
 void qn_pipeline_hasty(struct qn_pipeline *pipeline);
 /* On one server: it keeps the replies of this pipeline back on purpose (WAIT), so that silence does
  * not show that the connection is dead. */
 void qn_pipeline_held(struct qn_pipeline *pipeline);
+/* The same for all from this one on. */
+void qn_pipeline_hasty_from(struct qn_pipeline *pipeline, size_t first);
+/* After a run: QUERN_E_BUSY where there are commands from `first` on, and no node of theirs
+ * answers. */
+QUERN_NODISCARD quern_status qn_pipeline_any_present(const struct qn_pipeline *pipeline,
+                                                     size_t first, quern_error *err);
 /* Memory was out for something else that the pipeline needs. */
 void qn_pipeline_nomem(struct qn_pipeline *pipeline);
 void qn_pipeline_text(struct qn_pipeline *pipeline, const char *text);

@@ -4,120 +4,18 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import lib_cluster  # noqa: E402
-from lib_redis import die_with_parent  # noqa: E402
+from lib_load import FULL, PATIENCE_S, QUERN, ClusterTest, Feed, queues_on_all  # noqa: E402
 
-QUERN = os.environ["QUERN"]
-FULL = bool(os.environ.get("QUERN_TEST_FULL"))
 FAILOVERS = 10 if FULL else 2
 MOVES = 10 if FULL else 2
-PATIENCE_S = 120
-
-
-def queues_on_all(cluster, count):
-    """Names of queues, as many on each master."""
-    names, found = {}, []
-    number = 0
-    while len(found) < count * len(cluster.masters()):
-        name = f"q{number}"
-        number += 1
-        owner = cluster.owner_of(lib_cluster.slot_of(name)).port
-        if names.setdefault(owner, 0) < count:
-            names[owner] += 1
-            found.append(name)
-    return found
-
-
-class Feed(threading.Thread):
-    """One client after the other enqueues, until it is told to stop; every failure is kept."""
-
-    def __init__(self, url, queues):
-        super().__init__()
-        self.url, self.queues = url, queues
-        self.stored, self.errors = [], []
-        self.halt = threading.Event()
-
-    def run(self):
-        number = 0
-        while not self.halt.is_set():
-            lines = []
-            for _ in range(20):
-                number += 1
-                lines.append(json.dumps({"type": "echo", "payload": str(number),
-                                         "queue": random.choice(self.queues),
-                                         "id": f"task-{number}"}))
-            result = subprocess.run(
-                [QUERN, "--broker", self.url, "enqueue", "--from", "-"], input="\n".join(lines),
-                capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=die_with_parent,
-                check=False)
-            if result.returncode != 0:
-                self.errors.append(result.stderr)
-            self.stored += [json.loads(line)["payload"] for line in lines]
-
-    def stop(self):
-        self.halt.set()
-        self.join()
-
-
-class ClusterTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.cluster = lib_cluster.Cluster()
-        cls.addClassCleanup(cls.cluster.stop)
-        cls.cluster.wait_linked()
-        cls.url = cls.cluster.url()
-
-    def setUp(self):
-        for node in self.cluster.masters():
-            node.do("FLUSHALL")
-
-    def quern(self, *words, code=0, **options):
-        result = subprocess.run([QUERN, "--broker", self.url, *words], capture_output=True,
-                                text=True, timeout=PATIENCE_S, preexec_fn=die_with_parent,
-                                check=False, **options)
-        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
-        return result
-
-    def json(self, *words):
-        return json.loads(self.quern("--json", *words).stdout)
-
-    def counts(self):
-        return {row["name"]: row["counts"] for row in self.json("queue", "list")}
-
-    def worker(self, queues, *options):
-        words = [word for queue in queues for word in ("--queue", queue)]
-        runs = os.path.join(self.cluster.folder, "runs")
-        errors = open(os.path.join(self.cluster.folder, "worker"), "wb")
-        self.addCleanup(errors.close)
-        process = subprocess.Popen(
-            [QUERN, "--broker", self.url, "work", *words, "--exec",
-             f"echo=printf '%s\\n' $(cat) >> {runs}", "--concurrency", "4", *options],
-            stderr=errors, preexec_fn=die_with_parent)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def waits_for_empty(self, queues):
-        def is_empty():
-            return all(count["pending"] + count["active"] + count["retry"] + count["scheduled"] == 0
-                       for name, count in self.counts().items() if name in queues)
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_empty():
-            self.assertLess(time.monotonic(), deadline, self.worker_log())
-            time.sleep(0.2)
-
-    def worker_log(self):
-        with open(os.path.join(self.cluster.folder, "worker"), encoding="utf-8") as log:
-            return log.read()
 
 
 class Verbs(ClusterTest):

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "broker/redis/schema/keys.h"
+#include "redis/cluster/silence.h"
 
 /* A line each, in the order of broker.h. */
 static const struct qn_broker_ops ops = {
@@ -215,6 +216,7 @@ static quern_status init_cluster(struct qn_redis *self, quern_error *err)
 static void finish_cluster(struct qn_redis *self)
 {
     if (self->cluster != NULL) {
+        qn_silence_stop(self->cluster);
         qn_cluster_finish(self->cluster);
         qn_free(self->cluster);
     }

@@ -124,6 +124,7 @@ quern_status qn_cluster_init(struct qn_cluster *cluster, struct qn_endpoint *mod
     *cluster = (struct qn_cluster){.model = qn_endpoint_ref(model)};
     (void)pthread_mutex_init(&cluster->mutex, NULL);
     qn_cond_init(&cluster->refreshed);
+    qn_cond_init(&cluster->silence.changed);
     for (size_t slot = 0; slot < QN_SLOT_COUNT; slot++) {
         cluster->owners[slot] = -1;
     }
@@ -137,6 +138,7 @@ void qn_cluster_finish(struct qn_cluster *cluster)
     }
     qn_endpoint_unref(cluster->model);
     (void)pthread_cond_destroy(&cluster->refreshed);
+    (void)pthread_cond_destroy(&cluster->silence.changed);
     (void)pthread_mutex_destroy(&cluster->mutex);
 }
 
@@ -205,8 +207,12 @@ static quern_status take_map(struct draft *draft, const struct qn_reply *reply, 
     (void)pthread_mutex_lock(&cluster->mutex);
     const char *wrong = qn_slots_read(reply, draft->owners, take_number, draft);
     if (wrong == NULL) {
+        bool differs = memcmp(cluster->owners, draft->owners, sizeof cluster->owners) != 0;
         memcpy(cluster->owners, draft->owners, sizeof cluster->owners);
-        atomic_fetch_add(&cluster->epoch, 1);
+        cluster->answer_count++;
+        if (differs || atomic_load(&cluster->epoch) == 0) {
+            atomic_fetch_add(&cluster->epoch, 1);
+        }
     }
     (void)pthread_mutex_unlock(&cluster->mutex);
     return wrong == NULL
@@ -241,7 +247,7 @@ static quern_status ask_node(struct draft *draft, int64_t deadline_mono_ns, quer
     return status;
 }
 
-/* All nodes in the order in which to ask them. Returns how many. */
+/* All nodes in the order in which to ask them, silent ones last. Returns how many. */
 static size_t plan_order(struct qn_cluster *cluster, const struct qn_cluster_fault *fault,
                          int *order)
 {
@@ -253,16 +259,20 @@ static size_t plan_order(struct qn_cluster *cluster, const struct qn_cluster_fau
         order[count++] = fault->better;
         planned[fault->better] = true;
     }
+    (void)pthread_mutex_lock(&cluster->mutex);
     for (size_t i = 0; i < master_count; i++) {
-        if (!planned[masters[i]] && masters[i] != fault->worse) {
+        bool is_bad = masters[i] == fault->worse || cluster->nodes[masters[i]]->is_silent;
+        if (!planned[masters[i]] && !is_bad) {
             order[count++] = masters[i];
             planned[masters[i]] = true;
         }
     }
-    (void)pthread_mutex_lock(&cluster->mutex);
-    for (size_t i = 0; i < cluster->node_count; i++) {
-        if (!planned[i]) {
-            order[count++] = (int)i;
+    for (int silent = 0; silent <= 1; silent++) {
+        for (size_t i = 0; i < cluster->node_count; i++) {
+            if (!planned[i] && cluster->nodes[i]->is_silent == (silent == 1)) {
+                order[count++] = (int)i;
+                planned[i] = true;
+            }
         }
     }
     (void)pthread_mutex_unlock(&cluster->mutex);
@@ -296,6 +306,7 @@ quern_status qn_cluster_refresh(struct qn_cluster *cluster, const struct qn_clus
 {
     (void)pthread_mutex_lock(&cluster->mutex);
     bool waited = false;
+    uint64_t answered = cluster->answer_count;
     while (cluster->is_refreshing && atomic_load(&cluster->epoch) == fault->epoch) {
         waited = true;
         if (!qn_cond_wait_until(&cluster->refreshed, &cluster->mutex, deadline_mono_ns)) {
@@ -307,9 +318,10 @@ quern_status qn_cluster_refresh(struct qn_cluster *cluster, const struct qn_clus
     }
     if (waited || atomic_load(&cluster->epoch) != fault->epoch) {
         /* Also where that thread got none: who asks again at once would get none, either. */
-        bool newer = atomic_load(&cluster->epoch) != fault->epoch;
+        bool known =
+            atomic_load(&cluster->epoch) != fault->epoch || cluster->answer_count != answered;
         (void)pthread_mutex_unlock(&cluster->mutex);
-        return newer ? QUERN_OK
+        return known ? QUERN_OK
                      : qn_error_set(err, QUERN_E_CONNECT, "%s: no node answers",
                                     cluster->model->peer.address);
     }

@@ -22,6 +22,16 @@
 struct qn_cluster_node {
     struct qn_slot_place place;
     struct qn_endpoint *endpoint;
+    bool is_silent; /* silence.h */
+};
+
+/* The thread that looks after silent nodes (silence.h); guarded by the cluster's mutex. */
+struct qn_silence {
+    pthread_t thread;
+    pthread_cond_t changed;
+    bool runs;
+    bool stops;
+    size_t count; /* of silent nodes */
 };
 
 struct qn_cluster {
@@ -29,11 +39,13 @@ struct qn_cluster {
     pthread_mutex_t mutex;     /* guards the rest */
     pthread_cond_t refreshed;
     bool is_refreshing;
-    _Atomic uint64_t epoch; /* of the map; 0: there is none yet */
+    uint64_t answer_count;  /* maps that were had, also such as were known */
+    _Atomic uint64_t epoch; /* of the map, with each that differs; 0: there is none yet */
     int16_t owners[QN_SLOT_COUNT];
     struct qn_cluster_node *nodes[QN_SLOT_NODES_MAX]; /* the seeds come first */
     size_t node_count;
     size_t seed_count;
+    struct qn_silence silence;
 };
 
 /* model: what the URL says; its address has the list of seeds, "h1:7000,h2,[::1]:7002", where the
@@ -61,9 +73,9 @@ struct qn_cluster_fault {
     int better;     /* a node that is likely to know it better; -1: none */
     int worse;      /* one that is likely to be down; -1: none */
 };
-/* Returns when there is a newer map: by asking the nodes, or by waiting for a thread that does.
- * QUERN_E_CONNECT, QUERN_E_TIMEOUT, ...: none of the nodes has one; the error is that of the
- * first. */
+/* Returns when the map is known to be newer, or still the same: by asking the nodes, or by waiting
+ * for a thread that does. QUERN_E_CONNECT, QUERN_E_TIMEOUT, ...: none of the nodes has one; the
+ * error is that of the first. */
 QUERN_NODISCARD quern_status qn_cluster_refresh(struct qn_cluster *cluster,
                                                 const struct qn_cluster_fault *fault,
                                                 int64_t deadline_mono_ns, quern_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* route.c - sends each command of a pipeline to the node that owns its slot.
  *
- * A round writes once to each node and then reads all replies, so that the nodes work at the same
- * time. What a node refused without doing it is sent again in a further round:
+ * A round (round.c) writes once to each node and then reads all replies, so that the nodes work at
+ * the same time. What a node refused without doing it is sent again in a further round:
  * - it does not know the script (NOSCRIPT): with its text;
  * - it does not own the slot (MOVED): after one thread has asked for a newer map;
  * - the slot is being moved (ASK, TRYAGAIN), or its node is down or not yet ready: after a pause,
@@ -17,58 +17,19 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/peer.h"
 #include "redis/cluster/command_key.h"
+#include "redis/cluster/round.h"
 #include "redis/cluster/unsent.h"
-#include "redis/open.h"
 
 #define HOPS_MAX 16 /* of MOVED, in one run */
 #define HOPS_FREE 3 /* the first of them without a pause */
 #define PAUSE_MS_FIRST 4
 #define PAUSE_MS_MAX 250
-#define OPEN_MS 2000 /* for a connection to a node: another may have taken its place meanwhile */
+#define OPEN_MS 2000 /* for a newer map that others need */
 
-struct route {
-    struct qn_pipeline *pipeline;
-    size_t first;
-    int64_t begun_mono_ns;
-    unsigned hops;                 /* in this run */
-    unsigned pauses;               /* the same */
-    struct qn_cluster_fault fault; /* of the map that this round uses */
-    bool stale;                    /* the map is at fault */
-    bool later;                    /* something needs a pause */
-    bool again;                    /* something has to be sent again */
-    quern_status unmet;            /* why the latest command that was not sent could not be */
-    quern_error unmet_error;
-};
-
-static struct qn_cluster *cluster_of(const struct route *route)
+static struct qn_cluster *cluster_of(const struct qn_route *route)
 {
     return route->pipeline->channel->cluster;
-}
-
-static int64_t end_of(const struct route *route)
-{
-    return qn_peer_end(&cluster_of(route)->model->peer, route->begun_mono_ns,
-                       route->pipeline->deadline_ns);
-}
-
-static void note_unmet(struct route *route, quern_status status, const quern_error *error)
-{
-    if (status != QUERN_E_TIMEOUT || qn_clock_mono_ns() < end_of(route)) {
-        route->unmet = status;
-        route->unmet_error = *error;
-    }
-}
-
-static bool is_wanted(const struct qn_pipeline_command *command)
-{
-    return command->reply == NULL && command->at < 0;
-}
-
-static bool is_out(const struct qn_pipeline_command *command, int node)
-{
-    return command->reply == NULL && command->at == node;
 }
 
 /* --- Where a command goes ------------------------------------------------------------ */
@@ -80,7 +41,7 @@ static size_t key_at(const struct qn_pipeline *pipeline, const struct qn_pipelin
 }
 
 /* A node for commands without a key: one that this run uses anyway, or any. -1: none is known. */
-static int any_node(const struct route *route)
+static int any_node(const struct qn_route *route)
 {
     const struct qn_pipeline *pipeline = route->pipeline;
     for (size_t i = route->first; i < pipeline->command_count; i++) {
@@ -92,7 +53,7 @@ static int any_node(const struct route *route)
 }
 
 /* Sets goes_to of each wanted command; -1: no node is known for it. */
-static quern_status choose_nodes(struct route *route, quern_error *err)
+static quern_status choose_nodes(struct qn_route *route, quern_error *err)
 {
     struct qn_pipeline *pipeline = route->pipeline;
     size_t count = pipeline->command_count - route->first;
@@ -112,180 +73,32 @@ static quern_status choose_nodes(struct route *route, quern_error *err)
     for (size_t i = 0; i < count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[route->first + i];
         bool has_key = key_at(pipeline, command) > 0;
-        if (is_wanted(command)) {
+        if (qn_round_wants(command)) {
             command->goes_to = command->named >= 0 ? command->named : has_key ? nodes[i] : -1;
         }
     }
     for (size_t i = 0; i < count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[route->first + i];
-        if (is_wanted(command) && command->goes_to < 0 && key_at(pipeline, command) == 0) {
+        if (qn_round_wants(command) && command->goes_to < 0 && key_at(pipeline, command) == 0) {
             command->goes_to = any_node(route);
         }
-        if (is_wanted(command) && command->goes_to < 0) {
-            route->stale = route->again = true;
+        if (qn_round_wants(command) && command->goes_to < 0) {
+            route->stale = true;
             /* The first map is had at once, if a node answers. */
             route->later = route->fault.epoch > 0 || route->unmet != QUERN_OK;
-        }
-    }
-    return QUERN_OK;
-}
-
-/* --- Writing ------------------------------------------------------------------------- */
-
-/* Nothing was sent: it may be tried again, unless another try would end as this one did. */
-static quern_status put_off(struct route *route, int node, quern_status status,
-                            const quern_error *error)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    if (status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT && status != QUERN_E_BUSY) {
-        return status;
-    }
-    static const struct qn_reply down = {
-        .type = QN_REPLY_ERROR, .data = "CLUSTERDOWN the node cannot be reached", .size = 38};
-    for (size_t i = route->first; i < pipeline->command_count; i++) {
-        struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (!is_wanted(command) || command->goes_to != node) {
-            continue;
-        }
-        route->again = route->again || !command->hasty;
-        command->reply = command->hasty ? (struct qn_reply *)(uintptr_t)&down : NULL;
-    }
-    route->fault.worse = node;
-    route->stale = route->later = true;
-    note_unmet(route, status, error);
-    return QUERN_OK;
-}
-
-static bool any_out(const struct qn_pipeline *pipeline, int node)
-{
-    for (size_t i = 0; i < pipeline->command_count; i++) {
-        if (is_out(&pipeline->commands[i], node)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static quern_status open_node(struct route *route, struct qn_connection *connection, int node,
-                              quern_error *err)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    int64_t until_ns = qn_clock_mono_ns() + OPEN_MS * INT64_C(1000000);
-    if (connection->socket.fd >= 0 && !any_out(pipeline, node) &&
-        qn_connection_is_stale(connection)) {
-        qn_connection_close(connection);
-    }
-    connection->socket.timeout_ms = (pipeline->deadline_ns - route->begun_mono_ns) / 1000000;
-    return qn_open_connection(
-        connection, until_ns < pipeline->deadline_ns ? until_ns : pipeline->deadline_ns, err);
-}
-
-static void set_at(struct route *route, int node)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    for (size_t i = route->first; i < pipeline->command_count; i++) {
-        struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (is_wanted(command) && command->goes_to == node) {
-            command->at = node;
-        }
-    }
-}
-
-/* What is out at this node is wanted again. */
-static void forget_at(struct qn_pipeline *pipeline, int node)
-{
-    for (size_t i = 0; i < pipeline->command_count; i++) {
-        if (is_out(&pipeline->commands[i], node)) {
-            pipeline->commands[i].at = -1;
-        }
-    }
-}
-
-static quern_status write_node(struct route *route, int node, quern_error *err)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    struct qn_connection *connection = qn_channel_connection(pipeline->channel, node);
-    size_t size = 0;
-    if (connection == NULL) {
-        return qn_error_nomem(err);
-    }
-    if (qn_unsent_waits(pipeline, route->first, node)) {
-        route->again = true; /* when what is out there has been read */
-        return QUERN_OK;
-    }
-    quern_status status = open_node(route, connection, node, err);
-    if (status != QUERN_OK) {
-        return put_off(route, node, status, err);
-    }
-    char *data = qn_unsent_format(pipeline, route->first, node, &size);
-    if (data == NULL) {
-        return qn_error_nomem(err);
-    }
-    uint64_t sent_before = connection->socket.sent_bytes;
-    bool is_new = !any_out(pipeline, node);
-    set_at(route, node);
-    status = qn_connection_send(connection, data, size, pipeline->deadline_ns, err);
-    pipeline->maybe_done = pipeline->maybe_done || connection->socket.sent_bytes > sent_before;
-    if (status == QUERN_E_CONNECT && is_new && connection->socket.sent_bytes == sent_before) {
-        forget_at(pipeline, node);
-        status = put_off(route, node, status, err);
-    }
-    return status;
-}
-
-/* After a loss: reads may be asked again. True: they will be. */
-static bool take_back(struct route *route, int node, quern_status status, const quern_error *error)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    bool lost = status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
-    if (pipeline->kind != QN_PIPELINE_READS || !lost) {
-        return false;
-    }
-    forget_at(pipeline, node);
-    route->fault.worse = node;
-    route->stale = route->later = route->again = true;
-    if (route->unmet == QUERN_OK) {
-        route->unmet = status;
-        route->unmet_error = *error;
-    }
-    return true;
-}
-
-/* Calls `step` for each node of the commands, in the order of their first one, with a place for its
- * error. All are dealt with, the first failure is returned. */
-static quern_status each_node(struct route *route, bool out,
-                              quern_status (*step)(struct route *, int, quern_error *),
-                              quern_error *err)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    quern_status first = QUERN_OK;
-    bool *done = qn_arena_alloc(pipeline->arena, QN_SLOT_NODES_MAX * sizeof *done);
-    if (done == NULL) {
-        return qn_error_nomem(err);
-    }
-    memset(done, 0, QN_SLOT_NODES_MAX * sizeof *done);
-    for (size_t i = out ? 0 : route->first; i < pipeline->command_count; i++) {
-        const struct qn_pipeline_command *command = &pipeline->commands[i];
-        int node = command->reply != NULL ? -1 : out ? command->at : command->goes_to;
-        if (node < 0 || done[node] || (!out && !is_wanted(command))) {
-            continue;
-        }
-        done[node] = true;
-        quern_error error = {0};
-        quern_status status = step(route, node, &error);
-        if (status != QUERN_OK && !take_back(route, node, status, &error) && first == QUERN_OK) {
-            first = status;
-            if (err != NULL) {
-                *err = error;
+            if (command->hasty && route->later) {
+                qn_round_leave_out(command);
+            } else {
+                route->again = true;
             }
         }
     }
-    return first;
+    return QUERN_OK;
 }
 
-/* --- Reading ------------------------------------------------------------------------- */
+/* --- What a node refused -------------------------------------------------------------- */
 
-static quern_status follow(struct route *route, struct qn_pipeline_command *command,
+static quern_status follow(struct qn_route *route, struct qn_pipeline_command *command,
                            const struct qn_slot_place *place, quern_error *err)
 {
     const char *address = qn_cluster_endpoint(cluster_of(route), command->at)->peer.address;
@@ -302,7 +115,7 @@ static quern_status follow(struct route *route, struct qn_pipeline_command *comm
 }
 
 /* What is to become of a command by its reply. */
-static quern_status judge(struct route *route, struct qn_pipeline_command *command,
+static quern_status judge(struct qn_route *route, struct qn_pipeline_command *command,
                           quern_error *err)
 {
     struct qn_slot_place place;
@@ -335,26 +148,7 @@ static quern_status judge(struct route *route, struct qn_pipeline_command *comma
     }
 }
 
-static quern_status read_node(struct route *route, int node, quern_error *err)
-{
-    struct qn_pipeline *pipeline = route->pipeline;
-    struct qn_connection *connection = qn_channel_connection(pipeline->channel, node);
-    quern_status status = QUERN_OK;
-    for (size_t i = 0; status == QUERN_OK && i < pipeline->command_count; i++) {
-        struct qn_pipeline_command *command = &pipeline->commands[i];
-        if (is_out(command, node)) {
-            qn_connection_limit(connection, command->reply_size_max);
-            status = connection->socket.fd < 0
-                         ? qn_error_set(err, QUERN_E_CONNECT, "%s: connection lost",
-                                        connection->endpoint->peer.address)
-                         : qn_connection_receive(connection, pipeline->arena, pipeline->deadline_ns,
-                                                 &command->reply, err);
-        }
-    }
-    return status == QUERN_OK ? qn_connection_expect_no_more(connection, err) : status;
-}
-
-static quern_status judge_all(struct route *route, quern_error *err)
+static quern_status judge_all(struct qn_route *route, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = route->first; status == QUERN_OK && i < route->pipeline->command_count; i++) {
@@ -365,15 +159,15 @@ static quern_status judge_all(struct route *route, quern_error *err)
     return status;
 }
 
-static quern_status write_all(struct route *route, quern_error *err)
+static quern_status write_all(struct qn_route *route, quern_error *err)
 {
     route->stale = route->later = route->again = false;
     quern_status status = choose_nodes(route, err);
-    return status == QUERN_OK ? each_node(route, false, write_node, err) : status;
+    return status == QUERN_OK ? qn_round_write(route, err) : status;
 }
 
 /* The time is up: what a node refused is the reply. */
-static quern_status give_up(struct route *route, quern_error *err)
+static quern_status give_up(struct qn_route *route, quern_error *err)
 {
     struct qn_pipeline *pipeline = route->pipeline;
     bool all = true;
@@ -397,19 +191,19 @@ static quern_status give_up(struct route *route, quern_error *err)
                         cluster_of(route)->model->peer.address);
 }
 
-static void pause_before(struct route *route)
+static void pause_before(struct qn_route *route)
 {
     unsigned shift = route->pauses < 6 ? route->pauses : 6;
     uint64_t max_ms = (uint64_t)PAUSE_MS_FIRST << shift;
     max_ms = max_ms < PAUSE_MS_MAX ? max_ms : PAUSE_MS_MAX;
-    int64_t left_ms = (end_of(route) - qn_clock_mono_ns()) / 1000000;
+    int64_t left_ms = (qn_round_end(route) - qn_clock_mono_ns()) / 1000000;
     int64_t ms = 1 + (int64_t)qn_random_below(&route->pipeline->channel->random, max_ms);
     route->pauses++;
     (void)poll(NULL, 0, (int)(ms < left_ms ? ms : left_ms < 0 ? 0 : left_ms));
 }
 
 /* Before the next round: a newer map, a pause. */
-static quern_status prepare_again(struct route *route, quern_error *err)
+static quern_status prepare_again(struct qn_route *route, quern_error *err)
 {
     route->hops += route->fault.better >= 0 ? 1 : 0;
     if (route->hops > HOPS_MAX) {
@@ -425,9 +219,9 @@ static quern_status prepare_again(struct route *route, quern_error *err)
     }
     quern_error error = {0};
     quern_status status =
-        qn_cluster_refresh(cluster_of(route), &route->fault, end_of(route), &error);
+        qn_cluster_refresh(cluster_of(route), &route->fault, qn_round_end(route), &error);
     if (status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_BUSY) {
-        note_unmet(route, status, &error);
+        qn_round_note_unmet(route, status, &error);
         status = QUERN_OK;
     }
     if (status != QUERN_OK && err != NULL) {
@@ -437,10 +231,10 @@ static quern_status prepare_again(struct route *route, quern_error *err)
 }
 
 /* A fault of the map that this run need not wait for. */
-static void refresh_for_others(struct route *route)
+static void refresh_for_others(struct qn_route *route)
 {
     int64_t until_ns = qn_clock_mono_ns() + OPEN_MS * INT64_C(1000000);
-    int64_t end_ns = end_of(route);
+    int64_t end_ns = qn_round_end(route);
     if (route->stale) {
         quern_status status = qn_cluster_refresh(cluster_of(route), &route->fault,
                                                  until_ns < end_ns ? until_ns : end_ns, NULL);
@@ -448,34 +242,34 @@ static void refresh_for_others(struct route *route)
     }
 }
 
-static struct route begin(struct qn_pipeline *pipeline, size_t first)
+static struct qn_route begin(struct qn_pipeline *pipeline, size_t first)
 {
-    return (struct route){.pipeline = pipeline,
-                          .first = first,
-                          .begun_mono_ns = qn_clock_mono_ns(),
-                          .fault = {.better = -1, .worse = -1}};
+    return (struct qn_route){.pipeline = pipeline,
+                             .first = first,
+                             .begun_mono_ns = qn_clock_mono_ns(),
+                             .fault = {.better = -1, .worse = -1}};
 }
 
 quern_status qn_route_send(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    struct route route = begin(pipeline, first);
+    struct qn_route route = begin(pipeline, first);
     return write_all(&route, err);
 }
 
 quern_status qn_route_run(struct qn_pipeline *pipeline, size_t first, quern_error *err)
 {
-    struct route route = begin(pipeline, first);
+    struct qn_route route = begin(pipeline, first);
     while (true) {
         quern_status written = write_all(&route, err);
         quern_error *to = written == QUERN_OK ? err : NULL;
-        quern_status status = each_node(&route, true, read_node, to);
+        quern_status status = qn_round_read(&route, to);
         status = written == QUERN_OK ? status : written;
         status = status == QUERN_OK ? judge_all(&route, err) : status;
         if (status != QUERN_OK || !route.again) {
             refresh_for_others(&route);
             return status;
         }
-        if (qn_clock_mono_ns() >= end_of(&route)) {
+        if (qn_clock_mono_ns() >= qn_round_end(&route)) {
             return give_up(&route, err);
         }
         status = prepare_again(&route, err);

@@ -56,6 +56,7 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
                    &worker->random);
     qn_prefetch_init(&pump->prefetch, worker->options.concurrency);
     qn_unknown_init(&pump->unknown);
+    qn_leftovers_init(&pump->leftovers);
     qn_backoff_init(&pump->backoff, &worker->backoffs);
     qn_backoff_init(&pump->forward_backoff, &worker->backoffs);
     qn_backoff_init(&pump->second_backoff, &worker->backoffs);
@@ -81,6 +82,7 @@ void qn_pump_finish(struct quern_worker *worker)
     }
     qn_request_finish(&pump->first);
     qn_request_finish(&pump->second);
+    qn_leftovers_finish(&pump->leftovers);
     qn_prefetch_finish(&pump->prefetch);
     qn_unknown_finish(&pump->unknown);
 }
@@ -238,7 +240,7 @@ static bool expects_tasks(struct quern_worker *worker)
     bool has_aside = qn_clock_mono_ns() < worker->run_table.aside_until_mono_ns;
     (void)pthread_mutex_unlock(&worker->mutex);
     return !has_recovered || has_aside || !pump->armed || pump->second.open ||
-           pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock);
+           pump->leftovers.first != NULL || pump->next_due_at_ms <= qn_clock_wall_ms(worker->clock);
 }
 
 /* Whether nothing waits in the groups that this worker aggregates. They must have been looked at
@@ -308,6 +310,7 @@ static int64_t next_moment(struct quern_worker *worker, int64_t now_mono_ns, boo
     if (pump->unknown.hold_until_mono_ns > now_mono_ns) {
         until = qn_earlier(until, pump->unknown.hold_until_mono_ns);
     }
+    until = qn_earlier(until, qn_leftovers_moment(&pump->leftovers));
     if (drains) {
         until = qn_earlier(until, now_mono_ns + DRAIN_LOOK_MS * QN_NS_PER_MS);
     }
@@ -370,6 +373,7 @@ static bool step(struct quern_worker *worker, struct sleep_plan *ret_plan)
     }
     bool busy = give_back_late(worker, now_mono_ns);
     forward_due(worker, busy, now_mono_ns);
+    qn_response_leftovers(worker, now_mono_ns);
     struct qn_exchange_request *request = choose_request(worker, now_mono_ns);
     if (request == NULL) {
         *ret_plan = (struct sleep_plan){.until_mono_ns = next_moment(worker, now_mono_ns, false),

@@ -8,6 +8,7 @@
 #include "task/choice.h"
 #include "task/limits.h"
 #include "worker/backoff.h"
+#include "worker/fetch/leftover.h"
 #include "worker/fetch/prefetch.h"
 #include "worker/fetch/request.h"
 #include "worker/fetch/solo.h"
@@ -20,6 +21,7 @@ struct qn_pump {
     pthread_mutex_t plan_mutex;        /* guards all below */
     struct qn_exchange_request first;  /* the pump's own */
     struct qn_exchange_request second; /* the second pump's, see second_pump.c */
+    struct qn_leftovers leftovers;     /* of both */
     /* Leased, but there was no memory for a run: given back by the next exchange. */
     struct qn_leased *unplaced[QN_EXCHANGES_MAX * QN_BATCH_MAX];
     size_t unplaced_count;

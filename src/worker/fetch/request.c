@@ -57,6 +57,18 @@ static const struct qn_exchange_request *other_request(const struct qn_pump *pum
     return request == &pump->first ? &pump->second : &pump->first;
 }
 
+/* Whether all queues still await the answer to an earlier request. */
+static bool all_must_wait(const struct quern_worker *worker)
+{
+    const struct qn_leftovers *leftovers = &worker->pump.leftovers;
+    size_t i = 0;
+    while (leftovers->first != NULL && i < worker->queue_count &&
+           qn_leftovers_has(leftovers, worker->queue_names[i])) {
+        i++;
+    }
+    return leftovers->first != NULL && i == worker->queue_count;
+}
+
 uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_request *request,
                          int64_t now_mono_ns, uint32_t *ret_free)
 {
@@ -70,8 +82,8 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
     size_t free_slots = slots > taken ? slots - taken : 0;
     *ret_free = (uint32_t)free_slots;
     if (worker->state != QN_WORKER_RUNNING || atomic_load(&worker->quiet) ||
-        worker->only_aggregates || !qn_solo_is_idle(&pump->solo) || slots == 0 ||
-        pump->unplaced_count > 0 || now_mono_ns < pump->unknown.hold_until_mono_ns ||
+        worker->only_aggregates || all_must_wait(worker) || !qn_solo_is_idle(&pump->solo) ||
+        slots == 0 || pump->unplaced_count > 0 || now_mono_ns < pump->unknown.hold_until_mono_ns ||
         qn_shortage_pauses(worker, now_mono_ns)) {
         return 0;
     }
@@ -129,7 +141,9 @@ static void add_outcome(struct qn_exchange_request *request, struct quern_run *r
 
 static void add_unplaced(struct qn_pump *pump, struct qn_exchange_request *request)
 {
-    while (pump->unplaced_count > 0 && request->exchange.outcome_count < QN_BATCH_MAX) {
+    while (
+        pump->unplaced_count > 0 && request->exchange.outcome_count < QN_BATCH_MAX &&
+        !qn_leftovers_has(&pump->leftovers, pump->unplaced[pump->unplaced_count - 1]->task.queue)) {
         size_t i = request->exchange.outcome_count++;
         request->ended[i] = NULL;
         struct qn_leased *leased = pump->unplaced[--pump->unplaced_count];
@@ -162,7 +176,14 @@ static bool is_reported(const struct quern_worker *worker, const struct quern_ru
     return run->verdict.offered || is_news;
 }
 
-/* With mutex held. Runs whose end is not reported to the broker are moved to `silent`. */
+/* Whether its queue still awaits the answer to an earlier request. */
+static bool must_wait(const struct quern_worker *worker, const struct quern_run *run)
+{
+    return qn_leftovers_has(&worker->pump.leftovers, run->leased->task.queue);
+}
+
+/* With mutex held. Runs whose end is not reported to the broker are moved to `silent`, those that
+ * must wait for an earlier answer are kept. */
 static void add_outcomes(struct quern_worker *worker, struct qn_exchange_request *request,
                          struct qn_list *silent)
 {
@@ -171,7 +192,9 @@ static void add_outcomes(struct quern_worker *worker, struct qn_exchange_request
     while (request->exchange.outcome_count < QN_BATCH_MAX && bytes < QN_BATCH_BYTES_MAX &&
            table->finished_count > 0) {
         struct quern_run *run = qn_run_table_take_finished(table);
-        if (is_reported(worker, run)) {
+        if (is_reported(worker, run) && must_wait(worker, run)) {
+            qn_list_append(&worker->pump.leftovers.kept, &run->phase_node);
+        } else if (is_reported(worker, run)) {
             add_outcome(request, run);
             bytes += size_of(&request->outcomes[request->exchange.outcome_count - 1]);
         } else {
@@ -193,9 +216,15 @@ static void add_starts(struct quern_worker *worker, struct qn_exchange_request *
     if (alone && now_mono_ns - oldest->started_at_mono_ns < REPORT_START_AFTER_MS * QN_NS_PER_MS) {
         return;
     }
-    while (request->exchange.start_count < QN_BATCH_MAX && !qn_list_empty(starting)) {
-        struct quern_run *run =
-            QN_CONTAINER_OF(qn_list_shift(starting), struct quern_run, phase_node);
+    struct qn_list *next = NULL;
+    for (struct qn_list *node = starting->next;
+         node != starting && request->exchange.start_count < QN_BATCH_MAX; node = next) {
+        struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
+        next = node->next;
+        if (must_wait(worker, run)) {
+            continue;
+        }
+        qn_list_remove(node);
         run->references++;
         size_t i = request->exchange.start_count++;
         request->starting[i] = run;
@@ -220,6 +249,8 @@ static void draw(struct quern_worker *worker, struct qn_exchange_request *reques
         request->queues[i].braked = false;
         request->queues[i].deaths = 0;
         request->queues[i].wait_ms = 0;
+        request->queues[i].skip =
+            qn_leftovers_has(&pump->leftovers, worker->options.queues[i].name);
     }
 }
 
@@ -309,8 +340,8 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
         .on_unusable = qn_report_unusable,
         .user = worker,
     };
-    request->reply =
-        (struct qn_exchange_reply){.applied = request->applied, .runs = request->leased};
+    request->reply = (struct qn_exchange_reply){
+        .applied = request->applied, .runs = request->leased, .unanswered = request->unanswered};
     (void)pthread_mutex_lock(&worker->mutex);
     add_unplaced(&worker->pump, request);
     add_outcomes(worker, request, &silent);

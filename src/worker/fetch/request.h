@@ -26,6 +26,7 @@ struct qn_exchange_request {
     struct qn_leased *returned[QN_BATCH_MAX]; /* a lease that never became a run; owned */
     struct qn_outcome outcomes[QN_BATCH_MAX];
     enum qn_applied applied[QN_BATCH_MAX];
+    bool unanswered[2 * QN_BATCH_MAX]; /* outcomes, then starts */
     struct quern_run *starting[QN_BATCH_MAX];
     const struct qn_leased *starts[QN_BATCH_MAX];
     struct qn_leased *leased[QN_BATCH_MAX];

@@ -7,6 +7,8 @@
  * is no memory is given back by the next exchange. */
 #include "worker/fetch/response.h"
 
+#include "base/error.h"
+#include "worker/fetch/leftover.h"
 #include "worker/internal.h"
 #include "worker/policy/failure.h"
 #include "worker/run/execute.h"
@@ -109,6 +111,10 @@ static void take_queues(struct quern_worker *worker, struct qn_exchange_request 
     struct qn_pump *pump = &worker->pump;
     for (size_t i = 0; i < worker->queue_count; i++) {
         request->taken[i] = request->queues[i].leased;
+        if (request->queues[i].skip) { /* nothing new is known */
+            request->queues[i].paused = worker->paused[i];
+            request->queues[i].braked = worker->queue_braked[i];
+        }
     }
     if (request->exchange.room > 0 && !request->exchange.strict) {
         qn_choice_settle(&pump->choice, request->quota, request->taken);
@@ -366,18 +372,91 @@ static bool may_owe(const struct qn_exchange_request *request)
     return returns || request->in_doubt || (request->in_flight && request->exchange.room > 0);
 }
 
+/* With mutex held. */
+static void note_owes(struct quern_worker *worker)
+{
+    const struct qn_pump *pump = &worker->pump;
+    worker->owes = pump->unplaced_count > 0 || may_owe(&pump->first) || may_owe(&pump->second) ||
+                   pump->leftovers.first != NULL;
+    qn_signals_run_settled(worker);
+}
+
 static void mark_answered(struct quern_worker *worker, struct qn_exchange_request *request,
                           uint32_t channel)
 {
-    struct qn_pump *pump = &worker->pump;
     (void)pthread_mutex_lock(&worker->mutex);
     request->in_flight = false;
-    worker->owes = pump->unplaced_count > 0 || may_owe(&pump->first) || may_owe(&pump->second);
-    qn_signals_run_settled(worker);
+    note_owes(worker);
     if (channel != 0) {
         qn_signals_wake_pump(worker); /* if it sleeps: it waits for this, or has to send it again */
     }
     (void)pthread_mutex_unlock(&worker->mutex);
+}
+
+/* Closes the request, or leaves open what has to be sent again: all of it, where it failed or
+ * memory is out for the leftovers. Returns the status of the rest. */
+static quern_status keep_unanswered(struct quern_worker *worker,
+                                    struct qn_exchange_request *request, quern_status status,
+                                    quern_error *err)
+{
+    request->open = status != QUERN_OK && !request->reply.is_partial;
+    if (!request->reply.is_partial) {
+        return status;
+    }
+    quern_status kept = qn_leftovers_split(worker, request, err);
+    if (kept != QUERN_OK) {
+        request->open = true;
+        request->exchange.again = true;
+        for (size_t i = 0; i < request->reply.run_count; i++) {
+            qn_leased_free(request->leased[i]);
+        }
+        request->reply.run_count = 0;
+        return qn_error_set(err, QUERN_E_UNKNOWN, "out of memory for what was not answered");
+    }
+    return status;
+}
+
+/* False: it has no answer again. */
+static bool send_leftover(struct quern_worker *worker, struct qn_leftover *leftover)
+{
+    struct qn_exchange_request *request = &leftover->request;
+    quern_error error = {0};
+    request->reply.run_count = 0;
+    request->sent_again = true;
+    request->exchange.channel = 0;
+    (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
+    quern_status status =
+        qn_broker_exchange(worker->broker, &request->exchange, &request->reply, &error);
+    (void)pthread_mutex_lock(&worker->pump.plan_mutex);
+    bool answered = status == QUERN_OK && !request->reply.is_partial;
+    request->exchange.again = true;
+    if (answered) {
+        request->open = false;
+        take_applied(worker, request);
+        take_late(worker, request);
+        take_runs(worker, request);
+        worker->pump.leased_count += request->reply.run_count;
+        qn_leftovers_drop(worker, leftover);
+    } else {
+        qn_leftovers_put_off(worker, leftover);
+    }
+    (void)pthread_mutex_lock(&worker->mutex);
+    note_owes(worker);
+    (void)pthread_mutex_unlock(&worker->mutex);
+    return answered;
+}
+
+void qn_response_leftovers(struct quern_worker *worker, int64_t now_mono_ns)
+{
+    struct qn_leftovers *leftovers = &worker->pump.leftovers;
+    struct qn_leftover *leftover = qn_leftovers_due(leftovers, now_mono_ns);
+    while (leftover != NULL) {
+        qn_beats_step(worker, worker->pump.stepper);
+        if (send_leftover(worker, leftover)) {
+            qn_beats_answered(worker);
+        }
+        leftover = qn_leftovers_due(leftovers, now_mono_ns);
+    }
 }
 
 quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchange_request *request,
@@ -391,9 +470,9 @@ quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchang
     quern_status status =
         qn_broker_exchange(worker->broker, &request->exchange, &request->reply, err);
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
-    request->in_doubt = status == QUERN_E_UNKNOWN || (request->in_doubt && status != QUERN_OK);
+    status = keep_unanswered(worker, request, status, err);
+    request->in_doubt = request->open && (status == QUERN_E_UNKNOWN || request->in_doubt);
     if (status == QUERN_OK) {
-        request->open = false;
         take_applied(worker, request);
         take_late(worker, request);
         take_queues(worker, request);

@@ -80,7 +80,8 @@ void qn_solo_plan(struct quern_worker *worker, struct qn_exchange_request *reque
     if (request != &worker->pump.first) {
         return;
     }
-    enum qn_solo what = choose_solo(worker, worker->pump.second.open, now_mono_ns);
+    bool other_is_open = worker->pump.second.open || worker->pump.leftovers.first != NULL;
+    enum qn_solo what = choose_solo(worker, other_is_open, now_mono_ns);
     set_solo(request, what, solo->queue);
     if (what == QN_SOLO_END) {
         begin_rest(solo, now_mono_ns);

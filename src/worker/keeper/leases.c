@@ -25,7 +25,8 @@
 /* In one request: where answers come late, those of a second request would come later still. */
 enum {
     EXTENSIONS_MAX = 1024,
-    LOOK_MS = 4000 /* the longest time without a word on the channel */
+    AGAIN_MS = 500, /* where a server of several has not answered */
+    LOOK_MS = 4000  /* the longest time without a word on the channel */
 };
 
 struct batch {
@@ -85,12 +86,17 @@ static bool take_in(struct quern_worker *worker, struct quern_run *run,
     return false;
 }
 
-static void settle(struct quern_worker *worker, struct batch *batch, bool answered)
+/* Returns whether all are known. */
+static bool settle(struct quern_worker *worker, struct batch *batch, bool answered)
 {
+    bool known = true;
     bool lost[EXTENSIONS_MAX] = {false};
     (void)pthread_mutex_lock(&worker->mutex);
     for (size_t i = 0; answered && i < batch->count; i++) {
-        lost[i] = take_in(worker, batch->runs[i], &batch->extensions[i], batch->until_boot_ms);
+        bool unanswered = batch->extensions[i].unanswered;
+        known = known && !unanswered;
+        lost[i] = !unanswered &&
+                  take_in(worker, batch->runs[i], &batch->extensions[i], batch->until_boot_ms);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     for (size_t i = 0; i < batch->count; i++) {
@@ -101,11 +107,15 @@ static void settle(struct quern_worker *worker, struct batch *batch, bool answer
         }
     }
     qn_run_release_all(batch->runs, batch->count, &worker->mutex);
+    return known;
 }
 
-static quern_status extend_all(struct quern_worker *worker, uint64_t round, quern_error *err)
+/* *ret_all: every server has answered. */
+static quern_status extend_all(struct quern_worker *worker, uint64_t round, bool *ret_all,
+                               quern_error *err)
 {
     struct batch batch;
+    *ret_all = true;
     quern_status status;
     do { /* also with no run: the channel is opened before it is needed */
         qn_beats_step(worker, QN_BEAT_LEASES);
@@ -113,9 +123,9 @@ static quern_status extend_all(struct quern_worker *worker, uint64_t round, quer
         batch.until_boot_ms = qn_clock_boot_ms(worker->clock) + worker->options.lease_ms;
         status = qn_broker_extend(worker->broker, batch.extensions, batch.count,
                                   worker->options.lease_ms, err);
-        settle(worker, &batch, status == QUERN_OK);
+        *ret_all = settle(worker, &batch, status == QUERN_OK) && *ret_all;
     } while (status == QUERN_OK && batch.count == EXTENSIONS_MAX);
-    if (status == QUERN_OK) {
+    if (status == QUERN_OK && *ret_all) {
         atomic_fetch_add(&worker->lease_rounds, 1);
     }
     return status;
@@ -165,12 +175,16 @@ void *qn_leases_main(void *argument)
         int64_t pace_ms =
             QN_BUG(EXTENDED_LATE) ? 4 * worker->options.lease_ms : worker->options.lease_ms / 3;
         until_mono_ns = qn_clock_mono_ns() + pace_ms * QN_NS_PER_MS;
-        quern_status status = extend_all(worker, ++round, &error);
+        bool all = true;
+        quern_status status = extend_all(worker, ++round, &all, &error);
         if (status == QUERN_OK && worker->groups.served) {
             status = qn_aggregator_extend(&worker->groups.aggregator, &error);
         }
         if (status == QUERN_OK) {
             qn_backoff_end(&backoff);
+            until_mono_ns =
+                all ? until_mono_ns
+                    : qn_earlier(until_mono_ns, qn_clock_mono_ns() + AGAIN_MS * QN_NS_PER_MS);
         } else {
             qn_backoff_fail(&backoff, &error);
             until_mono_ns = qn_earlier(until_mono_ns, atomic_load(&backoff.retry_at_mono_ns));

@@ -289,6 +289,12 @@ struct quern_run *qn_run_table_take_finished(struct qn_run_table *table)
     return QN_CONTAINER_OF(node, struct quern_run, phase_node);
 }
 
+void qn_run_table_put_back(struct qn_run_table *table, struct quern_run *run)
+{
+    qn_list_append(&table->finished, &run->phase_node);
+    table->finished_count++;
+}
+
 void qn_run_table_drop(struct qn_run_table *table, struct quern_run *run)
 {
     QN_ASSERT(run->phase == QN_RUN_FINISHED || run->phase == QN_RUN_FENCED);

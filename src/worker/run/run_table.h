@@ -79,6 +79,8 @@ void qn_run_table_fence(struct qn_run_table *table, struct quern_run *run,
                         const struct qn_verdict *verdict);
 /* The one that finished first, taken off the list of finished ones; NULL: there is none. */
 struct quern_run *qn_run_table_take_finished(struct qn_run_table *table);
+/* Takes back one that was taken off, to the end of the list. */
+void qn_run_table_put_back(struct qn_run_table *table, struct quern_run *run);
 /* Forgets a finished run that was taken off that list. */
 void qn_run_table_drop(struct qn_run_table *table, struct quern_run *run);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_route.c - the replies of a cluster are those of their commands, however a command came to
  * its node. A node of the test answers a command with its first argument. */
+#include "redis/cluster/silence.h"
 #include "redis/pipeline.h"
 
 #include <arpa/inet.h>
@@ -133,6 +134,7 @@ static void a_command_that_follows_later_ones_gets_its_own_reply(void **state)
     qn_pipeline_end(&pipeline);
 
     qn_channel_finish(&channel);
+    qn_silence_stop(&cluster);
     qn_cluster_finish(&cluster);
     qn_failover_finish(&failover);
     (void)shutdown(nodes[0].fd, SHUT_RDWR);

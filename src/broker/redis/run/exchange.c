@@ -150,7 +150,11 @@ static quern_status clean_up_batch(struct qn_pipeline *pipeline, struct qn_redis
     while (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
         struct cleanup cleanup;
         bool leases = wants_more(batch);
+        size_t first = pipeline->command_count;
         status = add_cleanup(pipeline, batch, &cleanup, err);
+        if (batch->may_split) {
+            qn_pipeline_hasty_from(pipeline, first);
+        }
         if (status == QUERN_OK && leases) {
             qn_redis_lease_ask(pipeline, batch);
         }
@@ -200,12 +204,18 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_l
     if (status != QUERN_OK) {
         return status;
     }
+    if (batch->may_split) {
+        qn_pipeline_hasty_from(pipeline, 0);
+    }
     if (exchange->queue_count > 0) {
         qn_redis_lease_ask(pipeline, batch);
     }
     status = qn_pipeline_run(pipeline, err);
     if (status != QUERN_OK) {
         return status;
+    }
+    if (batch->may_split) {
+        qn_redis_unanswered_note(pipeline, exchange, reply, &outcomes);
     }
     bool changed = any_took_effect(pipeline);
     if (outcomes.command_count > 0) {
@@ -225,6 +235,9 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_l
     }
     if (status == QUERN_OK && batch->round_count > 1) {
         order_runs(batch);
+    }
+    if (status == QUERN_OK && batch->may_split) {
+        status = qn_redis_unanswered_settle(pipeline, exchange, reply, err);
     }
     reply->more = reply->run_count < exchange->room &&
                   (batch->ended_early || batch->aside_count >= QN_PRUNE_BATCH_MAX);
@@ -246,9 +259,14 @@ quern_status qn_redis_exchange(struct qn_broker *broker, struct qn_exchange *exc
         .leased_at_boot_ms = qn_clock_boot_ms(broker->clock),
         .enough_at_mono_ns = qn_clock_mono_ns() + self->timeout_ms * QN_NS_PER_MS,
         .is_spread = self->cluster != NULL,
+        .may_split = self->cluster != NULL && reply->unanswered != NULL &&
+                     (exchange->solo == QN_SOLO_NONE || exchange->solo == QN_SOLO_ASK),
         .solo_queue = exchange->solo_queue < exchange->queue_count ? exchange->solo_queue : 0};
     struct qn_pipeline pipeline;
     qn_exchange_clear(exchange, reply);
+    if (batch.is_spread && exchange->solo == QN_SOLO_ASK) {
+        exchange->solo_queue = (uint32_t)exchange->queue_count; /* unless one says otherwise */
+    }
     qn_redis_begin(&pipeline, self, channel, QN_PIPELINE_WRITES);
     (void)snprintf(batch.digits, sizeof batch.digits, "%03u",
                    (unsigned)qn_random_below(&self->channels[channel].random, 1000));

@@ -52,6 +52,18 @@ QUERN_NODISCARD quern_status qn_redis_outcome_add_unreadable(struct qn_pipeline 
 /* After qn_pipeline_run: whether the script at this index of the pipeline has archived its task. */
 bool qn_redis_outcome_is_put_away(const struct qn_pipeline *pipeline, size_t command);
 
+/* --- Without an answer: unanswered.c -------------------------------------------------- */
+
+/* After qn_pipeline_run: notes the queues whose script of outcomes has no answer. */
+void qn_redis_unanswered_note(const struct qn_pipeline *pipeline, struct qn_exchange *exchange,
+                              struct qn_exchange_reply *reply, const struct qn_outcomes *outcomes);
+/* At the end: takes what there is of these queues out of the reply, and notes their outcomes and
+ * starts. The status of the exchange. */
+QUERN_NODISCARD quern_status qn_redis_unanswered_settle(const struct qn_pipeline *pipeline,
+                                                        struct qn_exchange *exchange,
+                                                        struct qn_exchange_reply *reply,
+                                                        quern_error *err);
+
 /* --- The second half: lease_ask.c, lease.c -------------------------------------------- */
 
 /* The tasks taken for one exchange, in one part or several: tasks past their deadline, and messages
@@ -81,6 +93,7 @@ struct qn_redis_lease_batch {
     struct qn_lease_call *calls; /* the latest round; in the pipeline's arena */
     size_t call_count;
     bool is_spread;                  /* a call for each queue, as they are on several nodes */
+    bool may_split;                  /* and those that get no answer are left out */
     size_t parts[QN_QUEUES_MAX];     /* that have come from the call that begins with this queue */
     uint32_t waiting[QN_QUEUES_MAX]; /* spread: tasks that may be there */
     uint32_t solo_queue;             /* of the exchange, as it was asked */

@@ -67,6 +67,7 @@ static void add_script(struct extend_call *call, size_t first)
     } else {
         qn_pipeline_script_text(pipeline, &qn_lua_extend, 1);
     }
+    qn_pipeline_hasty(pipeline); /* the leases of other queues do not wait for its node */
     qn_keys_add_prefix(pipeline, queue);
     qn_pipeline_int(pipeline, call->lease_ms);
     for (size_t i = first; i < call->count && added < QN_BATCH_MAX; i++) {
@@ -108,6 +109,10 @@ static quern_status take_answers(struct extend_call *call, quern_error *err)
             take_answer(&call->extensions[i], '0');
             continue;
         }
+        if (status == QUERN_E_BUSY && call->self->cluster != NULL) {
+            call->extensions[i].unanswered = true;
+            continue;
+        }
         if (status == QUERN_OK) {
             status = qn_pipeline_expect(pipeline, place->index < reply->size, "extend", err);
         }
@@ -128,6 +133,9 @@ static quern_status extend_all(struct extend_call *call, quern_error *err)
         return qn_error_nomem(err);
     }
     memset(call->places, 0, count * sizeof(struct place));
+    for (size_t i = 0; i < count; i++) {
+        call->extensions[i].unanswered = false;
+    }
     if (count == 0) {
         qn_pipeline_command(pipeline, "PING"); /* so that a dead connection is found in time */
     }
@@ -137,6 +145,9 @@ static quern_status extend_all(struct extend_call *call, quern_error *err)
         }
     }
     quern_status status = qn_pipeline_run(pipeline, err);
+    if (status == QUERN_OK) {
+        status = qn_pipeline_any_present(pipeline, 0, err);
+    }
     if (status == QUERN_OK) {
         status = take_answers(call, err);
     }

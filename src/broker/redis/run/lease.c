@@ -390,7 +390,11 @@ static quern_status read_call(struct qn_pipeline *pipeline, struct qn_redis_leas
     const struct qn_reply *reply = NULL;
     quern_status status = qn_pipeline_reply(pipeline, call->command, &reply, err);
     if (status == QUERN_E_BUSY && batch->is_spread && pipeline->commands[call->command].hasty) {
-        return QUERN_OK; /* it gives nothing now */
+        /* It gives nothing now; or it has, and will say so when it is asked again. */
+        bool may_have = pipeline->commands[call->command].lost || batch->exchange->again;
+        batch->exchange->queues[call->first].unanswered =
+            batch->exchange->queues[call->first].unanswered || (batch->may_split && may_have);
+        return may_have && !batch->may_split ? QUERN_E_UNKNOWN : QUERN_OK;
     }
     if (status != QUERN_OK) {
         return status;

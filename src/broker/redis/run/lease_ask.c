@@ -50,7 +50,7 @@ static void plan_spread(struct qn_redis_lease_batch *batch)
     }
     batch->call_count = 0;
     for (size_t i = 0; i < exchange->queue_count; i++) {
-        if (want[i] == 0 && !is_first) {
+        if (exchange->queues[i].skip || (want[i] == 0 && !is_first)) {
             continue;
         }
         batch->calls[batch->call_count++] = (struct qn_lease_call){
@@ -170,9 +170,9 @@ void qn_redis_lease_ask(struct qn_pipeline *pipeline, struct qn_redis_lease_batc
     }
     for (size_t i = 0; i < batch->call_count; i++) {
         put_call(pipeline, batch, &batch->calls[i]);
-        if (batch->is_spread && !batch->exchange->again) {
+        if (batch->is_spread && (batch->may_split || !batch->exchange->again)) {
             /* The other queues do not wait for one that is being moved. A lease that may have been
-             * given already does wait. */
+             * given already does wait, if that queue cannot be answered later. */
             qn_pipeline_hasty(pipeline);
         }
         put_size(pipeline, batch, &batch->calls[i]);

@@ -241,6 +241,9 @@ static quern_status read_call(const struct qn_pipeline *pipeline, const struct a
     const struct qn_reply *reply = NULL;
     size_t command = into->outcomes->first_command + call;
     quern_status status = qn_pipeline_reply(pipeline, command, &reply, err);
+    if (status == QUERN_E_BUSY && pipeline->commands[command].hasty) {
+        return QUERN_OK; /* its queue has no answer: unanswered.c */
+    }
     bool is_pair = status == QUERN_OK && reply->type == QN_REPLY_ARRAY;
     const struct qn_reply *answers = is_pair ? qn_reply_at(reply, 0) : reply;
     if (status == QUERN_OK) {

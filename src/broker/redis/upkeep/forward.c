@@ -72,6 +72,7 @@ quern_status qn_redis_forward(struct qn_broker *broker, struct qn_upkeep upkeep,
         qn_pipeline_hasty(&pipeline);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
+    status = status == QUERN_OK ? qn_pipeline_any_present(&pipeline, 0, err) : status;
     for (size_t i = 0; status == QUERN_OK && i < pipeline.command_count; i++) {
         status = read_call(broker, &pipeline, i, &forwarded, err);
     }

@@ -21,11 +21,13 @@
 #include "base/memory/alloc.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/schema/keys.h"
+#include "broker/redis/schema/node.h"
 #include "broker/redis/upkeep/forget_lua.h"
 #include "broker/redis/upkeep/gone.h"
 #include "broker/redis/upkeep/known_workers.h"
 #include "broker/redis/upkeep/recover_lua.h"
 #include "broker/redis/wake/poll.h"
+#include "redis/cluster/silence.h"
 
 #define PAGE 500           /* leases that one script reads: about a millisecond */
 #define PAGES_MAX 8        /* of one queue in one call */
@@ -284,6 +286,14 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
         struct qn_recovery_cursor *cursor = find_cursor(self, queues[i]);
         if (cursor == NULL) {
             return qn_error_nomem(err);
+        }
+        int node = -1;
+        status = qn_node_of_queue(self->cluster, &recovering->arena, queues[i], &node, err);
+        if (status != QUERN_OK) {
+            return status;
+        }
+        if (self->cluster != NULL && qn_silence_is(self->cluster, node)) {
+            continue; /* the other queues do not wait for it */
         }
         bool late = cursor->workers_read_at_mono_ns == 0 ||
                     now_mono_ns - cursor->workers_read_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;

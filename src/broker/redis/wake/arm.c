@@ -17,6 +17,7 @@
 #include "broker/redis/schema/node.h"
 #include "broker/redis/wake/arm_lua.h"
 #include "broker/redis/wake/pair.h"
+#include "redis/cluster/silence.h"
 
 enum {
     PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
@@ -107,7 +108,7 @@ static quern_status read_call(const struct qn_redis *self, const struct qn_pipel
 static quern_status read_answers(const struct qn_redis *self, const struct attempt *attempt,
                                  struct armed *ret_armed, quern_error *err)
 {
-    quern_status status = QUERN_OK;
+    quern_status status = qn_pipeline_any_present(&attempt->pipeline, attempt->calls_from, err);
     ret_armed->work = false;
     ret_armed->full = false;
     ret_armed->next_due_at_ms = INT64_MAX;
@@ -158,8 +159,15 @@ static quern_status prepare_nodes(struct qn_redis *self, struct attempt *attempt
     (void)pthread_mutex_unlock(&self->listener.mutex);
     for (size_t i = 0; i < attempt->owner_count; i++) {
         struct qn_redis_pair *pair = &attempt->pairs[attempt->pair_count];
-        status =
-            qn_redis_pair_prepare(self, attempt->owners[i], pair, first == QUERN_OK ? err : NULL);
+        if (qn_silence_is(self->cluster, attempt->owners[i])) {
+            status = first != QUERN_OK
+                         ? first
+                         : qn_error_set(err, QUERN_E_CONNECT, "%s: a node of it does not answer",
+                                        qn_failover_address(&self->failover));
+        } else {
+            status = qn_redis_pair_prepare(self, attempt->owners[i], pair,
+                                           first == QUERN_OK ? err : NULL);
+        }
         attempt->pair_count += status == QUERN_OK ? 1 : 0;
         first = first == QUERN_OK ? status : first;
     }

@@ -81,6 +81,7 @@ quern_status qn_poll_run(struct qn_redis *self, struct qn_pipeline *pipeline, st
         }
     }
     quern_status status = qn_pipeline_run(pipeline, err);
+    status = status == QUERN_OK ? qn_pipeline_any_present(pipeline, first, err) : status;
     for (size_t i = 0; status == QUERN_OK && i < poll->queue_count; i += step) {
         const struct call call = {first + i / step, poll->held + i, step};
         status = read_call(pipeline, &call, &polled, err);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* silence.c - the nodes that do not answer, and the thread that looks after them.
+ *
+ * The thread exists from the first silence until the cluster is closed, and sleeps while no node is
+ * silent. It gives a node a short time to greet at first, as the map matters more: a replica may
+ * take over. Where that is too short for the link the time grows, so that no node stays silent that
+ * is only slow. */
+#include "redis/cluster/silence.h"
+
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/cond.h"
+#include "redis/connection.h"
+#include "redis/open.h"
+
+enum {
+    STACK_SIZE = 512 * 1024, /* a map is on it, and a handshake of TLS */
+    LOOK_MS = 100,           /* between two looks */
+    MAP_MS = 1000,           /* for a newer map */
+    GREET_MS = 250,          /* for the first look at a node; grows by as much with each */
+    GREET_MS_MAX = 2000
+};
+
+/* Whether it answers at all; what it answers is for the next request to find out. */
+static bool answers(struct qn_cluster *cluster, int node, int64_t timeout_ms)
+{
+    struct qn_connection connection;
+    int64_t deadline_mono_ns = qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
+    qn_connection_init_at(&connection, qn_cluster_endpoint(cluster, node));
+    connection.role = "probe";
+    quern_status status = qn_open_connection(&connection, deadline_mono_ns, NULL);
+    qn_connection_finish(&connection);
+    return status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT;
+}
+
+static bool owns_slots(struct qn_cluster *cluster, int node)
+{
+    int masters[QN_SLOT_NODES_MAX];
+    size_t count = qn_cluster_masters(cluster, masters, QN_SLOT_NODES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (masters[i] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void forget(struct qn_cluster *cluster, int node)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    cluster->nodes[node]->is_silent = false;
+    cluster->silence.count--;
+    (void)pthread_mutex_unlock(&cluster->mutex);
+}
+
+/* The next silent node from this number on; -1: there is none. */
+static int next_silent(struct qn_cluster *cluster, int from)
+{
+    int found = -1;
+    (void)pthread_mutex_lock(&cluster->mutex);
+    for (size_t i = (size_t)from; found < 0 && i < cluster->node_count; i++) {
+        found = cluster->nodes[i]->is_silent ? (int)i : -1;
+    }
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return found;
+}
+
+static void look(struct qn_cluster *cluster, uint32_t looks)
+{
+    const struct qn_cluster_fault fault = {
+        .epoch = qn_cluster_epoch(cluster), .better = -1, .worse = -1};
+    int64_t deadline_mono_ns = qn_clock_mono_ns() + MAP_MS * QN_NS_PER_MS;
+    int64_t greet_ms = (int64_t)GREET_MS * (1 + looks);
+    quern_status status = qn_cluster_refresh(cluster, &fault, deadline_mono_ns, NULL);
+    (void)status; /* the next look asks again */
+    greet_ms = greet_ms < GREET_MS_MAX ? greet_ms : GREET_MS_MAX;
+    for (int node = next_silent(cluster, 0); node >= 0; node = next_silent(cluster, node + 1)) {
+        if (!owns_slots(cluster, node) || answers(cluster, node, greet_ms)) {
+            forget(cluster, node);
+        }
+    }
+}
+
+/* With mutex held. False: stop. */
+static bool sleep_while_idle(struct qn_cluster *cluster, uint32_t *looks)
+{
+    struct qn_silence *silence = &cluster->silence;
+    int64_t until_mono_ns = qn_clock_mono_ns() + LOOK_MS * QN_NS_PER_MS;
+    while (!silence->stops && silence->count > 0 &&
+           qn_cond_wait_until(&silence->changed, &cluster->mutex, until_mono_ns)) {
+    }
+    while (!silence->stops && silence->count == 0) {
+        *looks = 0;
+        (void)pthread_cond_wait(&silence->changed, &cluster->mutex);
+    }
+    return !silence->stops;
+}
+
+static void *run(void *user)
+{
+    struct qn_cluster *cluster = user;
+    uint32_t looks = 0;
+    (void)pthread_mutex_lock(&cluster->mutex);
+    while (!cluster->silence.stops) {
+        (void)pthread_mutex_unlock(&cluster->mutex);
+        look(cluster, looks++);
+        (void)pthread_mutex_lock(&cluster->mutex);
+        (void)sleep_while_idle(cluster, &looks);
+    }
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return NULL;
+}
+
+/* With mutex held. All signals are blocked in the thread: they are the program's. */
+static bool start(struct qn_cluster *cluster)
+{
+    pthread_attr_t attributes;
+    sigset_t all;
+    sigset_t before;
+    if (cluster->silence.runs) {
+        return true;
+    }
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    cluster->silence.runs =
+        pthread_create(&cluster->silence.thread, &attributes, run, cluster) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return cluster->silence.runs;
+}
+
+void qn_silence_note(struct qn_cluster *cluster, int node)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    if (!cluster->nodes[node]->is_silent && start(cluster)) {
+        cluster->nodes[node]->is_silent = true;
+        cluster->silence.count++;
+        (void)pthread_cond_signal(&cluster->silence.changed);
+    }
+    (void)pthread_mutex_unlock(&cluster->mutex);
+}
+
+bool qn_silence_is(struct qn_cluster *cluster, int node)
+{
+    if (node < 0) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&cluster->mutex);
+    bool is_silent = cluster->nodes[node]->is_silent;
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return is_silent;
+}
+
+void qn_silence_stop(struct qn_cluster *cluster)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    bool runs = cluster->silence.runs;
+    cluster->silence.stops = true;
+    for (size_t i = 0; runs && i < cluster->node_count; i++) {
+        atomic_store(&cluster->nodes[i]->endpoint->abandoned, true); /* ends a wait for it */
+    }
+    (void)pthread_cond_signal(&cluster->silence.changed);
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    if (runs) {
+        (void)pthread_join(cluster->silence.thread, NULL);
+    }
+}
