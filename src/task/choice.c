@@ -39,13 +39,13 @@ static size_t highest(const int64_t *credits, const uint32_t *weights, size_t qu
  * much room, a queue takes a row of slots when it is its turn, and the rest of it at the next draw.
  * Rows are laid so that ROUND slots are a round: of the same queues in the same order, each with
  * its share in rows of equal length. So any thousand starts have the exact shares, as without. */
-enum { FEW_QUEUES = 8, ROUND = 1000, ROW_MAX = 25, REDRAW_PART = 1024 };
+enum { FEW_QUEUES = 8, ROUND = 1000, ROW_MAX = 50, REDRAW_PART = 1024 };
 #define SLOT INT64_C(65536) /* a slot, where parts of slots are counted */
 
 static void init_rows(struct qn_choice *choice)
 {
     for (size_t i = 0; i < choice->queue_count; i++) {
-        uint64_t row_max = choice->weight_sum * (QN_BUG(ROW_TOO_LONG) ? 4 * ROW_MAX : ROW_MAX);
+        uint64_t row_max = choice->weight_sum * (QN_BUG(ROW_TOO_LONG) ? 3 * ROW_MAX : ROW_MAX);
         uint64_t share = ROUND * (uint64_t)choice->weights[i];
         choice->rows[i].count = (int64_t)((share + row_max - 1) / row_max);
     }

@@ -43,8 +43,8 @@ end
 -- Searches ids that are not at the right end: returns the window at the left end, or nil, and
 -- places deep in the list. `ids` are in the order of their ends, which is about that of their
 -- leases: the others are on the left of the first, the newer side.
-local function active_look_far(key, ids, gone, missing)
-    local count, left, deep = #ids, nil, {}
+local function active_look_far(key, ids, count, gone, missing)
+    local left, deep = nil, {}
     local older = math.ceil(count / 4)
     for i = 1, count do
         if missing < MANY_MISSING then
@@ -71,9 +71,13 @@ local function active_look_far(key, ids, gone, missing)
     return left, deep
 end
 
--- Where the ids are in the list; only reads. In `gone` are those that were not found.
-local function active_find(key, ids)
-    local gone, count, missing = {}, #ids, #ids
+local spare = {} -- the set of the plan before, mostly empty, and of the right size
+
+-- Where the first `count` ids are in the list; only reads. In `gone` are those that were not found.
+-- The plan before is used up.
+local function active_find(key, ids, count)
+    local gone, missing = next(spare) and {} or spare, count
+    spare = gone
     local right = {seen = 0, size = 0, back = 0, kept = {}}
     for i = 1, count do
         gone[ids[i]] = true
@@ -87,7 +91,7 @@ local function active_find(key, ids)
     end
     local plan = {right = right, gone = gone}
     if missing >= MANY_MISSING then
-        plan.left, plan.deep = active_look_far(key, ids, gone, missing)
+        plan.left, plan.deep = active_look_far(key, ids, count, gone, missing)
     end
     return plan
 end

@@ -94,7 +94,7 @@ local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 -- A request for the solo lock ("a") is useless if no queue has charged tasks.
 local rare, limits, lanes, solo = nil, nil, nil, string.byte(ARGV[10])
-local look_closer, begin, read, late_left, bytes_left
+local look_closer, begin, read, late_left, bytes_left, seen_names
 if odd_queues or solo ~= 48 and solo ~= 97 then
     local now_ms = tonumber(now_text)
 -- include: lib_level.lua
@@ -185,10 +185,10 @@ function begin(i, prefix)
     -- read: ids read, behind the `skip` at the head that are known to be charged; cut: up to
     -- where some of them leave pending; ids and held have places for what the reply has before.
     return {skip = 0, read = 0, cut = 0, count = 0, ids = {'', 0, i, 0}, names = {}, sinces = {},
-        seen = {}, held = {'', '', '', ''}, held_count = 3, is_read = false}
+        seen = seen_names, held = {'', '', '', ''}, held_count = 3, is_read = false}
 end
 
-late_left, bytes_left = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@
+late_left, bytes_left, seen_names = @QN_BATCH_MAX@, @QN_BATCH_BYTES_MAX@, {}
 local unnoted = nil -- a queue with charged tasks of which it is not noted that there are any
 
 -- Checks tasks at the head of `pending`: `heads[k]` is the one at place `first` - k, so from the
@@ -384,7 +384,7 @@ for i = 1, queue_count do
         -- A zset of up to 128 short members is one block, and each access walks through it; a long
         -- member makes a tree of it for as long as it exists. So many leases begin with one, which
         -- then goes: with 64 tasks active (of many queues, each has less) that saves a quarter.
-        local long = count >= (queue_count > 8 and 32 or 16) and string.rep('\0', 65)
+        local long = count >= 16 and string.rep('\0', 65)
         local scores, place, token = {score, long}, long and 3 or 1, nil
         for k = 1, count do
             local is_odd, since, head = odd and odd[k], sinces[k], run_head

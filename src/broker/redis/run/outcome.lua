@@ -67,7 +67,9 @@ end
 
 -- --- The short path ---
 
-local keys_done = {} -- hashes of tasks that are done: one DEL for all queues
+-- Tables that would grow anew for each queue are made once. In keys_done are hashes of tasks that
+-- are done: one DEL for all queues.
+local keys_done, ids, names, seen = {}, {}, {}, {}
 
 local function delete_done()
     for i = 1, #keys_done, 1000 do
@@ -84,23 +86,23 @@ local function apply_plain(Q, first, count)
     if meta[2] or meta[3] then
         return nil
     end
-    local T, key, ids, names, seen = Q .. 't:', Q .. 'active', {}, {}, {}
+    local T, key = Q .. 't:', Q .. 'active'
     for i = 1, count do
         local id = ARGV[first]
         local name = T .. id
-        if seen[id] or pcall('HGET', name, 'pending_since') ~= ARGV[first + 1] then
-            -- bug TOKEN_UNCHECKED: if seen[id] then
+        if seen[name] or pcall('HGET', name, 'pending_since') ~= ARGV[first + 1] then
+            -- bug TOKEN_UNCHECKED: if seen[name] then
             return nil
         end
-        ids[i], names[i], seen[id], first = id, name, true, first + 2
+        ids[i], names[i], seen[name], first = id, name, true, first + 2
     end
-    local active = active_find(key, ids)
+    local active = active_find(key, ids, count)
     for id in pairs(active.gone) do
         if pcall('HGET', T .. id, 'state') ~= 'active' then
             return nil
         end
     end
-    call('ZREM', Q .. 'lease', unpack(ids))
+    call('ZREM', Q .. 'lease', unpack(ids, 1, count))
     count_write(Q, count, 0)
     local release, has_streak = nil, nil
     if not is_leaving then
@@ -140,7 +142,7 @@ local function apply_all(Q, first, starts_at, others_at, after)
     local plain_only = start_count == 0 and others_at == after
     local write, active, lost = done_write, nil, {}
     if plan_plain() > 0 then
-        active = plain_only and active_find(Q .. 'active', leaving)
+        active = plain_only and active_find(Q .. 'active', leaving, #leaving)
         local unsure = active and active.gone or ended
         lost = next(unsure) and take_back(unsure) or lost
         if leaving[1] then
@@ -181,7 +183,7 @@ local function apply_all(Q, first, starts_at, others_at, after)
         meta_sets = release and {brake_field, release}
         notes = has_streak and {{'HDEL', Q .. 'quern:braked', string.sub(brake_field, 3)}}
     end
-    active = active or active_find(Q .. 'active', leaving)
+    active = active or active_find(Q .. 'active', leaving, #leaving)
     write()
     active_leave(Q .. 'active', active)
     if write_limits then
