@@ -33,19 +33,17 @@ static int64_t report(struct qn_schedule_watch *watch)
     bool is_ready = quern_scheduler_is_ready(watch->scheduler);
     bool waited = now_mono_ns - watch->begun_mono_ns >= START_WAIT_MS * QN_NS_PER_MS;
     if (!watch->is_complete && (is_ready || waited)) {
-        watch->is_complete = true;
-        qn_notify_ready();
+        watch->is_complete = qn_notify_ready();
     }
-    if (watch->was_ready != (is_ready ? 1 : 0)) {
+    if (watch->was_ready != (is_ready ? 1 : 0) &&
+        qn_notify_status(is_ready ? "ready" : "not ready: waits for the broker")) {
         watch->was_ready = is_ready ? 1 : 0;
-        qn_notify_status(is_ready ? "ready" : "not ready: waits for the broker");
     }
     if (pace_ms > 0) {
         int64_t left_ms = pace_ms - (now_mono_ns - watch->alive_mono_ns) / QN_NS_PER_MS;
-        if (left_ms <= 0 && quern_scheduler_is_live(watch->scheduler)) {
+        if (left_ms <= 0 && quern_scheduler_is_live(watch->scheduler) && qn_notify_alive()) {
             watch->alive_mono_ns = now_mono_ns;
             left_ms = pace_ms;
-            qn_notify_alive();
         }
         wait_ms = left_ms > 0 && left_ms < wait_ms ? left_ms : wait_ms;
     }
@@ -96,7 +94,7 @@ void qn_schedule_watch_stop(struct qn_schedule_watch *watch)
     if (watch == NULL) {
         return;
     }
-    qn_notify_stopping();
+    (void)qn_notify_stopping(); /* it ends all the same */
     (void)!write(watch->end_fd, &one, sizeof one);
     (void)pthread_join(watch->thread, NULL);
     (void)close(watch->end_fd);

@@ -2,8 +2,8 @@
 /* notify.c - reports to the service manager.
  *
  * The protocol is a datagram of lines to the Unix socket that NOTIFY_SOCKET names; a name that
- * begins with "@" is in the abstract namespace. Reports may be lost: they are help, no task depends
- * on them. The variables belong to the process, so what was read of them is a static. */
+ * begins with "@" is in the abstract namespace. No task depends on a report, but a service whose
+ * READY is lost would be ended: where there is no room, the caller sends it again. The variables belong to the process, so what was read of them is a static. */
 #include "cli/supervise/notify.h"
 
 #include <errno.h>
@@ -81,10 +81,11 @@ int64_t qn_notify_watchdog_ms(void)
     return !qn_notify_is_wanted() || manager.limit_us == 0 ? 0 : half_ms > 0 ? half_ms : 1;
 }
 
-static void report(const char *text)
+/* Never waits. False: there is no room for it at present. */
+static bool report(const char *text)
 {
     if (!qn_notify_is_wanted()) {
-        return;
+        return true;
     }
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t size = strlen(manager.path);
@@ -94,7 +95,7 @@ static void report(const char *text)
     }
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return;
+        return false;
     }
     socklen_t address_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size);
     ssize_t sent;
@@ -102,35 +103,37 @@ static void report(const char *text)
         sent = sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address,
                       address_size);
     } while (sent < 0 && errno == EINTR);
+    bool is_full = sent < 0 && (errno == EAGAIN || errno == ENOBUFS);
     (void)close(fd);
+    return !is_full;
 }
 
-void qn_notify_ready(void)
+bool qn_notify_ready(void)
 {
-    report("READY=1\n");
+    return report("READY=1\n");
 }
 
-void qn_notify_reloading(void)
+bool qn_notify_reloading(void)
 {
     char text[96];
     int64_t now_us = qn_clock_mono_ns() / NS_PER_US; /* CLOCK_MONOTONIC, as the manager has it */
     (void)snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\n", now_us);
-    report(text);
+    return report(text);
 }
 
-void qn_notify_stopping(void)
+bool qn_notify_stopping(void)
 {
-    report("STOPPING=1\n");
+    return report("STOPPING=1\n");
 }
 
-void qn_notify_alive(void)
+bool qn_notify_alive(void)
 {
-    report("WATCHDOG=1\n");
+    return report("WATCHDOG=1\n");
 }
 
-void qn_notify_status(const char *text)
+bool qn_notify_status(const char *text)
 {
     char line[STATUS_SIZE];
     (void)snprintf(line, sizeof line, "STATUS=%.480s\n", text);
-    report(line);
+    return report(line);
 }

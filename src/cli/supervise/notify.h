@@ -16,12 +16,13 @@ bool qn_notify_is_wanted(void);
 /* How often it wants a sign of life, in ms: half of its limit; 0: not. */
 int64_t qn_notify_watchdog_ms(void);
 
-/* These do nothing where no report is wanted. Any thread. */
-void qn_notify_ready(void);
-void qn_notify_reloading(void);
-void qn_notify_stopping(void);
-void qn_notify_alive(void);
+/* These do nothing where no report is wanted. False: the manager has no room for it at present, and
+ * it has to be sent again. Any thread. */
+bool qn_notify_ready(void);
+bool qn_notify_reloading(void);
+bool qn_notify_stopping(void);
+bool qn_notify_alive(void);
 /* One line. */
-void qn_notify_status(const char *text);
+bool qn_notify_status(const char *text);
 
 #endif

@@ -162,6 +162,21 @@ class NotifyTest(lib_cli.CliTest):
             self.env["NOTIFY_SOCKET"] = place
             self.assertEqual(self.end(self.work("--drain")), 0)
 
+    def test_a_report_that_the_manager_has_no_room_for_comes_later(self):
+        self.listen()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    other.sendto(b"of another", self.env["NOTIFY_SOCKET"])
+        worker = self.work(execs="*=echo >ran")
+        self.enqueue("t")
+        self.until(lambda: self.read("ran"), "it works")
+        time.sleep(1)  # in which the report is due
+        self.wait_report("READY=1\n")
+        self.wait_report("STATUS=ready\n")
+        self.assertEqual(self.stop(worker), 0)
+
     def test_a_scheduler(self):
         self.listen(watchdog_ms=300)
         scheduler = self.start("schedule", "run")

@@ -184,7 +184,7 @@ static void report_phase(struct qn_work_health *own, enum phase phase)
     if (phase == own->phase) {
         return;
     }
-    own->phase = phase;
+    bool knows = true;
     (void)pthread_mutex_lock(&own->mutex);
     own->is_up = phase == PHASE_RUNS;
     (void)pthread_mutex_unlock(&own->mutex);
@@ -192,15 +192,16 @@ static void report_phase(struct qn_work_health *own, enum phase phase)
     case PHASE_STARTS:
         break;
     case PHASE_RUNS:
-        qn_notify_ready();
+        knows = qn_notify_ready();
         break;
     case PHASE_RELOADS:
-        qn_notify_reloading();
+        knows = qn_notify_reloading();
         break;
     case PHASE_STOPS:
-        qn_notify_stopping();
+        knows = qn_notify_stopping();
         break;
     }
+    own->phase = knows ? phase : own->phase;
 }
 
 /* The first check that fails, or what it does. */
@@ -219,9 +220,8 @@ static void report_status(struct qn_work_health *own, const struct view *view)
     } else {
         (void)snprintf(text, sizeof text, "ready");
     }
-    if (strcmp(text, own->status) != 0) {
+    if (strcmp(text, own->status) != 0 && qn_notify_status(text)) {
         (void)memcpy(own->status, text, sizeof text);
-        qn_notify_status(text);
     }
 }
 
@@ -241,10 +241,9 @@ static int64_t report(struct qn_work_health *own)
         return next_ms;
     }
     int64_t left_ms = pace_ms - (now_mono_ns - own->alive_mono_ns) / QN_NS_PER_MS;
-    if (left_ms <= 0 && view.health.live) {
+    if (left_ms <= 0 && view.health.live && qn_notify_alive()) {
         own->alive_mono_ns = now_mono_ns;
         left_ms = pace_ms;
-        qn_notify_alive();
     }
     return left_ms > 0 && left_ms < next_ms ? left_ms : next_ms;
 }
