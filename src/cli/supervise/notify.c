@@ -3,7 +3,8 @@
  *
  * The protocol is a datagram of lines to the Unix socket that NOTIFY_SOCKET names; a name that
  * begins with "@" is in the abstract namespace. No task depends on a report, but a service whose
- * READY is lost would be ended: where there is no room, the caller sends it again. The variables belong to the process, so what was read of them is a static. */
+ * READY is lost would be ended: where there is no room, the caller sends it again. The variables
+ * belong to the process, so what was read of them is a static. */
 #include "cli/supervise/notify.h"
 
 #include <errno.h>
