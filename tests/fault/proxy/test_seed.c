@@ -234,10 +234,12 @@ static void nothing_is_lost_stuck_or_unexplained_whatever_happens_to_links(void 
     open_show(&show);
     int64_t end_ms = test_now_ms() + FAULTS_MS_MAX;
     uint32_t errors = getenv("QUERN_TEST_TLS") == NULL ? PROXY_BIT(PROXY_ERROR) : 0; /* sealed */
-    proxy_dice(show.proxy, PERMILLE, PROXY_ALL | errors, show.faults);
+    /* Without a bound: one that is chosen for a link which another one cuts first is never seen. */
+    proxy_dice(show.proxy, PERMILLE, PROXY_ALL | errors, 0);
     while (!had_its_faults(&show) && test_now_ms() < end_ms) {
         test_pause_ms(10);
     }
+    proxy_dice(show.proxy, 0, 0, 0);
     assert_true(had_its_faults(&show));
     atomic_store(&show.stops, true);
     assert_int_equal(pthread_join(show.threads[WORKERS + 1], NULL), 0);
