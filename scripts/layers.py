@@ -46,6 +46,7 @@ PUBLIC = {
     "quern/client.h": "client",
     "quern/sqlite.h": "client",
     "quern/inspector.h": "broker",  # a broker answers in its shapes
+    "quern/search.h": "inspect",
     "quern/quern.h": "cli",
 }
 

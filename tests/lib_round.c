@@ -9,6 +9,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
+#include "broker/search/search.h"
 #include "task/limit.h"
 #include "task/limits.h"
 #include "task/retry.h"
@@ -145,11 +146,37 @@ static void limit(struct test_round *round)
     }
 }
 
+/* Every state, with a query that looks at everything. */
+static void search(struct test_round *round)
+{
+    static const struct qn_found found[] = {{"a", ""}, {"none", LOCK}};
+    struct qn_condition *condition = NULL;
+    (void)!qn_condition_parse("text ~ x or age > 1s or due > 1s or header.a ~ b", &condition, NULL);
+    for (int state = QUERN_TASK_ACTIVE; condition != NULL && state <= QUERN_TASK_AGGREGATING;
+         state++) {
+        const struct qn_search what = {.condition = condition,
+                                       .queue = "default",
+                                       .state = (quern_task_state)state,
+                                       .limit = 10,
+                                       .scan_max = 100,
+                                       .on_task = check_task,
+                                       .user = round};
+        const struct qn_found_list list = {
+            QUERN_ACTION_CANCEL_RETRY, "default", (quern_task_state)state, found, 2, 0};
+        struct qn_search_end end;
+        size_t done = 0;
+        (void)!qn_broker_search(round->broker, &what, &end, NULL);
+        (void)!qn_broker_search_act(round->broker, &list, &done, NULL);
+    }
+    qn_condition_free(condition);
+}
+
 static void inspect(struct test_round *round)
 {
     quern_day days[QN_HISTORY_DAYS];
     quern_error err;
     (void)!qn_broker_queues(round->broker, NULL, check_queue, round, &err);
+    search(round);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state};
         (void)!qn_broker_tasks(round->broker, &filter, check_task, round, &err);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "quern/inspector.h"
+#include "quern/search.h"
 #include "quern/task.hpp"
 
 namespace quern
@@ -51,6 +52,10 @@ template <typename List, typename Item, auto Size, auto At, auto Free> class lis
     Item operator[](std::size_t index) const noexcept
     {
         return at(list_.get(), index);
+    }
+    const List *get() const noexcept
+    {
+        return list_.get();
     }
     iterator begin() const noexcept
     {
@@ -136,6 +141,20 @@ class inspector
         return took(ret_list, list, status);
     }
 
+    /* The search goes on from quern_task_list_cursor(list.get()). */
+    task_list search(const quern_search &search)
+    {
+        task_list list;
+        detail::must([&](quern_error &err) { return this->search(search, list, err); });
+        return list;
+    }
+    quern_status search(const quern_search &search, task_list &ret_list, quern_error &err) noexcept
+    {
+        quern_task_list *list = nullptr;
+        quern_status status = quern_inspector_search(get(), &search, &list, &err);
+        return took(ret_list, list, status);
+    }
+
     worker_list workers()
     {
         worker_list list;
@@ -218,6 +237,26 @@ class inspector
     quern_status reload_certificates(quern_error &err) noexcept
     {
         return quern_inspector_reload_certificates(get(), &err);
+    }
+
+    quern_matching act_matching(quern_action action, const quern_search &search)
+    {
+        quern_matching matching = {};
+        detail::must([&](quern_error &err) { return act_matching(action, search, matching, err); });
+        return matching;
+    }
+    quern_status act_matching(quern_action action, const quern_search &search,
+                              quern_matching &ret_matching, quern_error &err) noexcept
+    {
+        return quern_inspector_act_matching(get(), action, &search, &ret_matching, &err);
+    }
+    quern_matching count_matching(quern_action action, const quern_search &search)
+    {
+        quern_matching matching = {};
+        detail::must([&](quern_error &err) {
+            return quern_inspector_count_matching(get(), action, &search, &matching, &err);
+        });
+        return matching;
     }
 
     void backup(const std::string &path)

@@ -40,6 +40,7 @@
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "quern/scheduler.h"
+#include "quern/search.h"
 #include "quern/status.h"
 #include "quern/task.h"
 #include "quern/version.h"

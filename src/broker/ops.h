@@ -15,6 +15,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
+#include "broker/search/search.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
 struct qn_broker_ops {
@@ -61,6 +62,8 @@ struct qn_broker_ops {
     qn_backup_fn *backup; /* NULL: it is no file */
     qn_operate_fn *operate;
     qn_operate_all_fn *operate_all;
+    qn_search_fn *search;
+    qn_search_act_fn *search_act;
     qn_pause_fn *pause;
     qn_set_queue_fn *set_queue;
     qn_remove_queue_fn *remove_queue;

@@ -58,6 +58,7 @@ quern_status quern_inspector_open_sized(const char *url, const quern_inspector_o
         qn_free(inspector);
         return status;
     }
+    inspector->clock = ours.clock != NULL ? ours.clock : qn_clock_system();
     inspector->act_free = ACT_FREE;
     *ret_inspector = inspector;
     return QUERN_OK;
@@ -196,7 +197,7 @@ quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
 
 /* --- Acting on tasks ------------------------------------------------------------------------ */
 
-static quern_status check_action(quern_action action, quern_error *err)
+quern_status qn_inspect_check_action(quern_action action, quern_error *err)
 {
     if ((int)action < QUERN_ACTION_RUN || (int)action > QUERN_ACTION_CANCEL_ARCHIVE) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is not an action", (int)action);
@@ -209,7 +210,7 @@ quern_status quern_inspector_act(quern_inspector *inspector, quern_action action
 {
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK) {
-        status = check_action(action, err);
+        status = qn_inspect_check_action(action, err);
     }
     if (status == QUERN_OK && id == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "id: must not be NULL");
@@ -285,7 +286,7 @@ quern_status quern_inspector_act_all_sized(quern_inspector *inspector, quern_act
     }
     quern_status status = qn_inspect_enter(inspector, err);
     if (status == QUERN_OK) {
-        status = check_action(action, err);
+        status = qn_inspect_check_action(action, err);
     }
     if (status == QUERN_OK && filter == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "filter: must not be NULL");

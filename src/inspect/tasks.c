@@ -1,40 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tasks.c - pages of tasks, and one task, as an inspector hands them out. Each task is a snapshot
- * of its own, so one can be taken out of a list. */
+/* tasks.c - pages of tasks, and one task, as an inspector hands them out. */
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
-#include "base/memory/vec.h"
 #include "broker/find.h"
 #include "inspect/inspector.h"
+#include "inspect/task_list.h"
 
 #define LIMIT_MAX 10000
-
-struct quern_task_list {
-    quern_task_info **items;
-    size_t count;
-    size_t capacity;
-    bool no_memory;
-};
-
-static bool add_task(const quern_task_info *info, void *user)
-{
-    quern_task_list *list = user;
-    quern_task_info **items =
-        qn_vec_grow(list->items, list->count, &list->capacity, sizeof(quern_task_info *));
-    if (items == NULL) {
-        list->no_memory = true;
-        return false;
-    }
-    list->items = items;
-    quern_task_info *copy = qn_task_info_copy(info);
-    if (copy == NULL) {
-        list->no_memory = true;
-        return false;
-    }
-    list->items[list->count++] = copy;
-    return true;
-}
 
 static quern_status read_list(quern_inspector *inspector, const quern_task_filter *filter,
                               quern_task_list **ret_list, quern_error *err)
@@ -43,7 +16,7 @@ static quern_status read_list(quern_inspector *inspector, const quern_task_filte
     if (list == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_broker_tasks(inspector->broker, filter, add_task, list, err);
+    quern_status status = qn_broker_tasks(inspector->broker, filter, qn_task_list_add, list, err);
     if (status == QUERN_OK && list->no_memory) {
         status = qn_error_nomem(err);
     }
@@ -88,27 +61,6 @@ quern_status quern_inspector_tasks_sized(quern_inspector *inspector,
         status = check_filter(&ours, err);
     }
     return status == QUERN_OK ? read_list(inspector, &ours, ret_list, err) : status;
-}
-
-size_t quern_task_list_size(const quern_task_list *list)
-{
-    return list->count;
-}
-
-const quern_task_info *quern_task_list_at(const quern_task_list *list, size_t index)
-{
-    return index < list->count ? list->items[index] : NULL;
-}
-
-void quern_task_list_free(quern_task_list *list)
-{
-    if (list != NULL) {
-        for (size_t i = 0; i < list->count; i++) {
-            quern_task_info_free(list->items[i]);
-        }
-        qn_free(list->items);
-        qn_free(list);
-    }
 }
 
 static quern_status enter_task(quern_inspector *inspector, const char *id,

@@ -48,11 +48,11 @@ static bool string_fits(const struct qn_condition_node *node, const char *text)
     return qn_condition_text_fits(node, (struct qn_bytes){given, strlen(given)});
 }
 
-static bool header_fits(const struct qn_condition_node *node, const struct qn_task *task)
+bool qn_condition_header_fits(const struct qn_condition_node *node, const quern_header *headers,
+                              size_t count)
 {
-    for (size_t i = 0; i < task->header_count; i++) {
-        if (strcmp(task->headers[i].name, node->header) == 0 &&
-            string_fits(node, task->headers[i].value)) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(headers[i].name, node->header) == 0 && string_fits(node, headers[i].value)) {
             return true;
         }
     }
@@ -108,7 +108,7 @@ static bool task_fits(const struct qn_condition_node *node, const struct qn_cond
     case QN_FIELD_TEXT:
         return qn_condition_text_fits(node, payload) || string_fits(node, known->error);
     case QN_FIELD_HEADER:
-        return header_fits(node, task);
+        return qn_condition_header_fits(node, task->headers, task->header_count);
     case QN_FIELD_RETRIED:
         return number_fits(node, known->retry_count);
     case QN_FIELD_CRASHES:

@@ -88,5 +88,8 @@ const char *qn_condition_id(const struct qn_condition *condition);
 
 /* Whether a text or bytes fit the test of a node: for brokers that compare by themselves. */
 bool qn_condition_text_fits(const struct qn_condition_node *node, struct qn_bytes text);
+/* The same for a test of a header. */
+bool qn_condition_header_fits(const struct qn_condition_node *node, const quern_header *headers,
+                              size_t count);
 
 #endif

@@ -2,7 +2,7 @@
 /* field.h - the fields of a task that a query can compare.
  *
  * If you add a field: the table in field.c, the switches that the compiler names (condition.c, and
- * broker/sqlite/inspect/search_sql.c), docs/guide/queries.md, man/quern.1. */
+ * broker/sqlite/inspect/search_where.c), docs/guide/queries.md, man/quern.1. */
 #ifndef QN_QUERY_FIELD_H
 #define QN_QUERY_FIELD_H
 

@@ -102,6 +102,13 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(thrown_by([&] { inspector.act_all(QUERN_ACTION_DELETE, pending); }) == QUERN_E_INVALID);
     pending.queue = "default";
     pending.state = QUERN_TASK_PENDING;
+    quern_search search{};
+    search.match = "type = t and state = pending";
+    CHECK(quern_task_list_cursor(inspector.search(search).get()) == nullptr);
+    CHECK(inspector.count_matching(QUERN_ACTION_DELETE, search).done == 1);
+    search.match = "type";
+    CHECK(thrown_by([&] { inspector.act_matching(QUERN_ACTION_DELETE, search); }) ==
+          QUERN_E_INVALID);
     CHECK(inspector.act_all(QUERN_ACTION_DELETE, pending) == 1);
     CHECK(inspector.tasks().size() == 0 && inspector.workers().size() == 0);
 

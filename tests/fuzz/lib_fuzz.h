@@ -74,6 +74,8 @@ enum fuzz_operation {
     FUZZ_RECLAIM_SETS,
     FUZZ_SETTINGS,
     FUZZ_RELOAD,
+    FUZZ_SEARCH,
+    FUZZ_SEARCH_ACT,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

@@ -6,6 +6,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
+#include "broker/search/search.h"
 #include "lib_operate.h"
 #include "task/limits.h"
 
@@ -156,6 +157,44 @@ void fuzz_do_operate_all(struct fuzz_rig *rig)
     filter.state = filter.state == 0 ? QUERN_TASK_PENDING : filter.state;
     rig->status = qn_broker_operate_all(rig->broker, &(struct qn_bulk){action, &filter, 10}, &count,
                                         &rig->err);
+}
+
+/* With each kind of test, in any state, from any position. */
+void fuzz_do_search(struct fuzz_rig *rig)
+{
+    static const char *const texts[] = {
+        "", "type ~ a or payload ~ b or header.a = * or error = ''",
+        "age > 1s or ended < 1d or due > 1s or running > 0 or failed > 0",
+        "worker ~ w or group != g or size > 1 or retried > 1 or crashes > 1 or priority > 0"};
+    struct qn_condition *condition = NULL;
+    if (qn_condition_parse(texts[fuzz_byte(rig->input) % 4], &condition, NULL) != QUERN_OK) {
+        return;
+    }
+    struct qn_search search = {
+        .condition = condition, .limit = 5, .scan_max = 20, .on_task = on_task, .user = rig};
+    search.queue = fuzz_pick_queue(rig);
+    search.state = (quern_task_state)(1 + fuzz_byte(rig->input) % 7);
+    search.oldest_first = fuzz_byte(rig->input) % 2 == 0;
+    search.from.rank = fuzz_byte(rig->input) % 4;
+    search.from.seq = fuzz_byte(rig->input) % 4;
+    search.from.part = fuzz_byte(rig->input) % 7;
+    search.from.key = (int64_t)fuzz_number(rig->input);
+    struct qn_search_end end = {.is_over = false};
+    rig->status = qn_broker_search(rig->broker, &search, &end, &rig->err);
+    fuzz_require(rig->status != QUERN_OK || end.scanned <= search.scan_max);
+    qn_condition_free(condition);
+}
+
+void fuzz_do_search_act(struct fuzz_rig *rig)
+{
+    static const struct qn_found found[] = {{"a", ""}, {"b", FUZZ_LOCK}};
+    struct qn_found_list list = {.items = found, .count = 2, .rank_max = 1};
+    list.action = (quern_action)(1 + fuzz_byte(rig->input) % 5);
+    list.queue = fuzz_pick_queue(rig);
+    list.state = (quern_task_state)(1 + fuzz_byte(rig->input) % 7);
+    size_t done = 0;
+    rig->status = qn_broker_search_act(rig->broker, &list, &done, &rig->err);
+    fuzz_require(done <= list.count);
 }
 
 void fuzz_do_pause(struct fuzz_rig *rig)

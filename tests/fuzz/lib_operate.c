@@ -389,6 +389,8 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_RECLAIM_SETS] = do_reclaim_sets,
     [FUZZ_SETTINGS] = fuzz_do_settings,
     [FUZZ_RELOAD] = fuzz_do_reload,
+    [FUZZ_SEARCH] = fuzz_do_search,
+    [FUZZ_SEARCH_ACT] = fuzz_do_search_act,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

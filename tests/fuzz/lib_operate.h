@@ -37,6 +37,8 @@ void fuzz_do_server_info(struct fuzz_rig *rig);
 void fuzz_do_find_queue(struct fuzz_rig *rig);
 void fuzz_do_lock_holder(struct fuzz_rig *rig);
 void fuzz_do_match_id(struct fuzz_rig *rig);
+void fuzz_do_search(struct fuzz_rig *rig);
+void fuzz_do_search_act(struct fuzz_rig *rig);
 void fuzz_do_is_gone(struct fuzz_rig *rig);
 void fuzz_do_backup(struct fuzz_rig *rig);
 void fuzz_do_operate(struct fuzz_rig *rig);

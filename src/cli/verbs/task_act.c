@@ -20,6 +20,7 @@
 #include "cli/output/json.h"
 #include "cli/output/short_id.h"
 #include "cli/output/text.h"
+#include "cli/verbs/task/match.h"
 #include "task/lifecycle.h"
 
 #define COUNT_PAGE_SIZE 1000
@@ -32,6 +33,8 @@ enum option {
     OPTION_TEXT,
     OPTION_GROUP,
     OPTION_YES,
+    OPTION_MATCH,
+    OPTION_DRY_RUN,
     OPTION_THEN
 };
 
@@ -43,7 +46,9 @@ enum option {
     [OPTION_TYPE] = {"type", "TYPE", "with --all: of this type, or image:*", QN_OPTION_TEXT}, \
     [OPTION_TEXT] = {"text", "TEXT", "with --all: in the payload or the error", QN_OPTION_TEXT}, \
     [OPTION_GROUP] = {"group", "NAME", "with --all: of this group", QN_OPTION_TEXT}, \
-    [OPTION_YES] = {"yes", NULL, "do not ask", QN_OPTION_FLAG}
+    [OPTION_YES] = {"yes", NULL, "do not ask", QN_OPTION_FLAG}, \
+    [OPTION_MATCH] = {"match", "QUERY", "all that fulfil it, as of task list", QN_OPTION_TEXT}, \
+    [OPTION_DRY_RUN] = {"dry-run", NULL, "with --match: only count and show some", QN_OPTION_FLAG}
 /* clang-format on */
 
 const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT] = {ACT_OPTIONS};
@@ -302,6 +307,19 @@ static int act_all(const struct qn_cli *cli, quern_inspector *inspector,
 
 /* --- The verbs ------------------------------------------------------------------------- */
 
+/* With --match only the queue and the state are left to options. */
+static int read_match(const struct qn_cli *cli, quern_task_filter *filter)
+{
+    const struct qn_args *args = &cli->args;
+    if (qn_args_given(args, OPTION_TYPE) || qn_args_given(args, OPTION_TEXT) ||
+        qn_args_given(args, OPTION_GROUP)) {
+        return qn_cli_usage(cli, "with --match, type, text and group go into the query: "
+                                 "type = mail:* and text ~ timeout");
+    }
+    *filter = (quern_task_filter){.queue = qn_args_text(args, OPTION_QUEUE)};
+    return qn_task_act_read_state(cli, qn_args_text(args, OPTION_STATE), &filter->state);
+}
+
 /* The rules that the table of options cannot express; fills the filter. */
 static int read_filter(const struct qn_cli *cli, const char *state_default,
                        quern_task_filter *filter)
@@ -310,8 +328,15 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
     bool all = qn_args_given(args, OPTION_ALL);
     const char *state =
         qn_args_given(args, OPTION_STATE) ? qn_args_text(args, OPTION_STATE) : state_default;
-    if (all == (args->operand_count > 0)) {
-        return qn_cli_usage(cli, "give either IDs or --all");
+    bool by_match = qn_args_given(args, OPTION_MATCH);
+    if (all + by_match + (args->operand_count > 0) != 1) {
+        return qn_cli_usage(cli, "give either IDs or --all or --match");
+    }
+    if (by_match) {
+        return read_match(cli, filter);
+    }
+    if (qn_args_given(args, OPTION_DRY_RUN)) {
+        return qn_cli_usage(cli, "--dry-run goes with --match");
     }
     if (!all && (qn_args_given(args, OPTION_STATE) || qn_args_given(args, OPTION_TYPE) ||
                  qn_args_given(args, OPTION_TEXT) || qn_args_given(args, OPTION_GROUP))) {
@@ -329,6 +354,20 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
     return qn_task_act_read_state(cli, state, &filter->state);
 }
 
+static int act_matching(const struct qn_cli *cli, quern_inspector *inspector,
+                        const struct action *action, const quern_task_filter *filter)
+{
+    const quern_search search = {.match = qn_args_text(&cli->args, OPTION_MATCH),
+                                 .queue = filter->queue,
+                                 .state = filter->state};
+    const struct qn_task_match_act act = {.action = action->action,
+                                          .ask = action->ask,
+                                          .done = action->done,
+                                          .yes = qn_args_given(&cli->args, OPTION_YES),
+                                          .dry_run = qn_args_given(&cli->args, OPTION_DRY_RUN)};
+    return qn_task_match_act(cli, inspector, &search, &act);
+}
+
 static int act(struct qn_cli *cli, const struct action *action, const char *state_default)
 {
     quern_task_filter filter = {.state = 0};
@@ -340,8 +379,12 @@ static int act(struct qn_cli *cli, const struct action *action, const char *stat
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }
-    exit_code = qn_args_given(&cli->args, OPTION_ALL) ? act_all(cli, inspector, action, &filter)
-                                                      : act_by_id(cli, inspector, action);
+    if (qn_args_given(&cli->args, OPTION_MATCH)) {
+        exit_code = act_matching(cli, inspector, action, &filter);
+    } else {
+        exit_code = qn_args_given(&cli->args, OPTION_ALL) ? act_all(cli, inspector, action, &filter)
+                                                          : act_by_id(cli, inspector, action);
+    }
     quern_inspector_free(inspector);
     return exit_code;
 }

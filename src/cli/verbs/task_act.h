@@ -5,8 +5,8 @@
 
 #include "cli/cli.h"
 
-#define QN_TASK_ACT_OPTION_COUNT 7
-#define QN_TASK_CANCEL_OPTION_COUNT 8
+#define QN_TASK_ACT_OPTION_COUNT 9
+#define QN_TASK_CANCEL_OPTION_COUNT 10
 extern const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT];
 extern const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT];
 

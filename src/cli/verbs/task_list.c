@@ -19,10 +19,8 @@
 #include "base/text/plural.h"
 #include "cli/memory.h"
 #include "cli/output/field.h"
-#include "cli/output/json.h"
-#include "cli/output/short_id.h"
-#include "cli/output/table.h"
-#include "cli/output/terminal.h"
+#include "cli/verbs/task/match.h"
+#include "cli/verbs/task/table.h"
 #include "cli/verbs/task_act.h"
 
 #define PAGE_SIZE_DEFAULT 30
@@ -42,7 +40,10 @@ enum option {
     OPTION_PAGE,
     OPTION_LIMIT,
     OPTION_UTC,
-    OPTION_WIDE
+    OPTION_WIDE,
+    OPTION_MATCH,
+    OPTION_CURSOR,
+    OPTION_SCAN
 };
 const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
     [OPTION_QUEUE] = {"queue", "NAME", "only this queue", QN_OPTION_TEXT},
@@ -61,6 +62,11 @@ const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
                       QN_OPTION_COUNT, .min = 1, .max = PAGE_SIZE_MAX, .alias = "size"},
     [OPTION_UTC] = {"utc", NULL, "moments in UTC, not how long ago", QN_OPTION_FLAG},
     [OPTION_WIDE] = {"wide", NULL, "whole ids and all columns, also on a terminal", QN_OPTION_FLAG},
+    [OPTION_MATCH] = {"match", "QUERY", "that fulfil it: 'error ~ timeout and age < 2h'",
+                      QN_OPTION_TEXT},
+    [OPTION_CURSOR] = {"cursor", "CURSOR", "with --match: continue there", QN_OPTION_TEXT},
+    [OPTION_SCAN] = {"scan", "N", "with --match: look at so many tasks (50000)", QN_OPTION_COUNT,
+                     .min = 1, .max = QN_TASK_MATCH_SCAN_MAX},
 };
 
 typedef int compare_tasks(const void *left, const void *right);
@@ -103,14 +109,6 @@ static int64_t changed_at_ms(const quern_task_info *info)
     return later(at_ms, quern_task_info_archived_at_ms(info));
 }
 
-/* The moment by which its state is ordered: each state has at most one of them. */
-static int64_t dated_at_ms(const quern_task_info *info)
-{
-    int64_t at_ms = later(quern_task_info_due_at_ms(info), quern_task_info_archived_at_ms(info));
-    at_ms = later(at_ms, quern_task_info_expires_at_ms(info));
-    return later(at_ms, quern_task_info_grouped_at_ms(info));
-}
-
 static int compare_numbers(int64_t left, int64_t right)
 {
     return (left > right) - (left < right);
@@ -118,7 +116,8 @@ static int compare_numbers(int64_t left, int64_t right)
 
 static int compare_at(const void *left, const void *right)
 {
-    return compare_numbers(dated_at_ms(task_at(left)), dated_at_ms(task_at(right)));
+    return compare_numbers(qn_task_table_dated_at_ms(task_at(left)),
+                           qn_task_table_dated_at_ms(task_at(right)));
 }
 
 static int compare_enqueued(const void *left, const void *right)
@@ -291,81 +290,15 @@ static bool count_all(const struct listing *listing, uint64_t *ret_total)
 
 /* --- Printing ---------------------------------------------------------------------------- */
 
-/* How many characters of the ids are shown; SIZE_MAX: all. */
-static size_t id_size(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count,
-                      bool is_all)
+static struct qn_task_table table_of(const struct listing *listing, bool is_all)
 {
-    if (qn_args_given(&cli->args, OPTION_WIDE) || qn_terminal_width(stdout) == 0) {
-        return SIZE_MAX;
-    }
-    const char **ids = qn_memory_must(qn_alloc_zero(count + 1, sizeof *ids));
-    for (size_t i = 0; i < count; i++) {
-        ids[i] = quern_task_info_id(tasks[i]);
-    }
-    size_t size = qn_short_id_size(ids, count, is_all);
-    qn_free(ids);
-    return size;
-}
-
-static void add_row(const struct qn_cli *cli, struct qn_table *table, const quern_task_info *info)
-{
-    size_t size = 0;
-    char retried[64];
-    const void *payload = quern_task_info_payload(info, &size);
-    int64_t retry_max = quern_task_info_retry_max(info);
-    (void)snprintf(retried, sizeof retried,
-                   retry_max < 0 ? "%" PRId64 "/never" : "%" PRId64 "/%" PRId64,
-                   quern_task_info_retry_count(info), retry_max);
-    qn_table_text(table, quern_task_state_name(quern_task_info_state(info)));
-    qn_table_text(table, quern_task_info_queue(info));
-    qn_table_text(table, quern_task_info_type(info));
-    qn_table_bytes(table, payload, size);
-    qn_table_text(table, quern_task_info_error(info));
-    qn_table_text(table, retried);
-    if (qn_args_given(&cli->args, OPTION_UTC)) {
-        qn_table_moment(table, dated_at_ms(info));
-    } else {
-        qn_table_relative(table, dated_at_ms(info), qn_clock_wall_ms(qn_clock_system()));
-    }
-}
-
-/* is_all: these are all tasks of the broker. */
-static void print_table(const struct qn_cli *cli, const quern_task_info *const *tasks, size_t count,
-                        bool is_all)
-{
-    /* The same word in each row is the first that a narrow terminal can do without. */
-    bool one_state = qn_args_repeat(&cli->args, OPTION_STATE, 0) != NULL &&
-                     qn_args_repeat(&cli->args, OPTION_STATE, 1) == NULL;
-    bool one_queue = qn_args_given(&cli->args, OPTION_QUEUE);
-    const struct qn_column columns[] = {
-        {"ID"},
-        {"STATE", .spare = one_state ? 3 : 0},
-        {"QUEUE", .flexible = true, .spare = one_queue ? 4 : 0},
-        {"TYPE", .flexible = true},
-        {"PAYLOAD", .flexible = true, .spare = 2},
-        {"ERROR", .flexible = true},
-        {"RETRIED", .right = true, .spare = 1},
-        {"AT"},
-    };
-    struct qn_table table;
-    qn_table_init(&table, columns, QN_COUNT_OF(columns));
-    table.wide = qn_args_given(&cli->args, OPTION_WIDE);
-    size_t size = id_size(cli, tasks, count, is_all);
-    for (size_t i = 0; i < count; i++) {
-        qn_short_id_cell(&table, quern_task_info_id(tasks[i]), size);
-        add_row(cli, &table, tasks[i]);
-    }
-    qn_table_print(&table);
-    qn_table_finish(&table);
-}
-
-static int print_json(const quern_task_info *const *tasks, size_t count)
-{
-    json_t *array = qn_memory_must(json_array());
-    for (size_t i = 0; i < count; i++) {
-        (void)json_array_append_new(array, qn_json_task(tasks[i]));
-    }
-    return qn_json_print(array);
+    const struct qn_args *args = &listing->cli->args;
+    return (struct qn_task_table){.wide = qn_args_given(args, OPTION_WIDE),
+                                  .utc = qn_args_given(args, OPTION_UTC),
+                                  .one_state = qn_args_repeat(args, OPTION_STATE, 0) != NULL &&
+                                               qn_args_repeat(args, OPTION_STATE, 1) == NULL,
+                                  .one_queue = qn_args_given(args, OPTION_QUEUE),
+                                  .is_all = is_all};
 }
 
 /* "12 tasks", or which part of them the page is. */
@@ -417,7 +350,7 @@ static int print_page(const struct listing *listing, bool gathered)
     }
     const quern_task_info *const *tasks = listing->tasks + skipped;
     if (listing->cli->json) {
-        return print_json(tasks, shown);
+        return qn_task_table_json(tasks, shown);
     }
     bool known = gathered;
     if (!gathered) {
@@ -428,7 +361,8 @@ static int print_page(const struct listing *listing, bool gathered)
     bool is_all = known && shown == total && listing->since_ms == 0 && listing->state_count == 0 &&
                   filter->queue == NULL && filter->type == NULL && filter->group == NULL &&
                   filter->text == NULL;
-    print_table(listing->cli, tasks, shown, is_all && !listing->is_cut);
+    const struct qn_task_table table = table_of(listing, is_all && !listing->is_cut);
+    qn_task_table_print(&table, tasks, shown);
     report_total(listing, shown, known, total);
     return QN_EXIT_OK;
 }
@@ -442,6 +376,65 @@ static int list_tasks(struct listing *listing)
     return exit_code == QN_EXIT_OK ? print_page(listing, gathered) : exit_code;
 }
 
+/* --- By a query -------------------------------------------------------------------------- */
+
+/* With --match the query does what these do. */
+static int refuse_filters(const struct listing *listing)
+{
+    static const struct {
+        enum option option;
+        const char *instead;
+    } others[] = {
+        {OPTION_TYPE, "write it into the query: type = image:*"},
+        {OPTION_TEXT, "write it into the query: text ~ timeout"},
+        {OPTION_GROUP, "write it into the query: group = NAME"},
+        {OPTION_SINCE, "write it into the query: age < 1h30m"},
+        {OPTION_SORT, "the order of a search is that of the queues"},
+        {OPTION_PAGE, "continue with --cursor"},
+    };
+    for (size_t i = 0; i < QN_COUNT_OF(others); i++) {
+        if (qn_args_given(&listing->cli->args, others[i].option)) {
+            return qn_cli_usage(listing->cli, "--%s does not go with --match; %s",
+                                qn_task_list_options[others[i].option].name, others[i].instead);
+        }
+    }
+    return listing->state_count > 1
+               ? qn_cli_usage(listing->cli, "with --match, several states go into the query: "
+                                            "(state = retry or state = archived)")
+               : QN_EXIT_OK;
+}
+
+static int list_matching(const struct listing *listing)
+{
+    const struct qn_args *args = &listing->cli->args;
+    int exit_code = refuse_filters(listing);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
+    }
+    const quern_search search = {
+        .match = qn_args_text(args, OPTION_MATCH),
+        .queue = listing->filter.queue,
+        .state = listing->state_count == 1 ? listing->states[0] : 0,
+        .cursor = qn_args_text(args, OPTION_CURSOR),
+        .limit = listing->filter.limit,
+        .scan_max = (uint64_t)qn_args_number(args, OPTION_SCAN, 0),
+    };
+    const struct qn_task_table table = table_of(listing, false);
+    return qn_task_match_list(listing->cli, listing->inspector, &search, &table);
+}
+
+static int list(struct listing *listing)
+{
+    const struct qn_args *args = &listing->cli->args;
+    if (qn_args_given(args, OPTION_MATCH)) {
+        return list_matching(listing);
+    }
+    if (qn_args_given(args, OPTION_CURSOR) || qn_args_given(args, OPTION_SCAN)) {
+        return qn_cli_usage(listing->cli, "--cursor and --scan go with --match");
+    }
+    return list_tasks(listing);
+}
+
 int qn_task_list_run(struct qn_cli *cli)
 {
     struct listing *listing = qn_memory_must(qn_alloc_zero(1, sizeof *listing));
@@ -451,7 +444,7 @@ int qn_task_list_run(struct qn_cli *cli)
         exit_code = qn_cli_open_inspector(cli, false, &listing->inspector);
     }
     if (exit_code == QN_EXIT_OK) {
-        exit_code = list_tasks(listing);
+        exit_code = list(listing);
     }
     for (size_t i = 0; i < listing->list_count; i++) {
         quern_task_list_free(listing->lists[i]);

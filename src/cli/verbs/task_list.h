@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-#define QN_TASK_LIST_OPTION_COUNT 11
+#define QN_TASK_LIST_OPTION_COUNT 14
 extern const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT];
 
 int qn_task_list_run(struct qn_cli *cli);

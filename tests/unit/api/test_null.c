@@ -182,6 +182,8 @@ static void inspector_names_the_argument_that_is_null(void **state)
     quern_task_list *tasks = NULL;
     quern_worker_list *workers = NULL;
     quern_task_info *info = NULL;
+    const quern_search search = {.match = ""};
+    quern_matching matching;
     REFUSES("url", quern_inspector_open(NULL, NULL, &inspector, &err));
     REFUSES("ret_inspector", quern_inspector_open(t->url, NULL, NULL, &err));
     REFUSES("inspector", quern_inspector_queues(NULL, &queues, &err));
@@ -202,6 +204,15 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("id", quern_inspector_act(t->inspector, QUERN_ACTION_RUN, NULL, NULL, &err));
     REFUSES("inspector", quern_inspector_act_all(NULL, QUERN_ACTION_RUN, NULL, NULL, &err));
     REFUSES("filter", quern_inspector_act_all(t->inspector, QUERN_ACTION_RUN, NULL, NULL, &err));
+    REFUSES("inspector", quern_inspector_search(NULL, &search, &tasks, &err));
+    REFUSES("search", quern_inspector_search(t->inspector, NULL, &tasks, &err));
+    REFUSES("ret_list", quern_inspector_search(t->inspector, &search, NULL, &err));
+    REFUSES("search",
+            quern_inspector_act_matching(t->inspector, QUERN_ACTION_RUN, NULL, &matching, &err));
+    REFUSES("ret_matching",
+            quern_inspector_act_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
+    REFUSES("ret_matching",
+            quern_inspector_count_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
     REFUSES("inspector", quern_inspector_workers(NULL, &workers, &err));
     REFUSES("ret_list", quern_inspector_workers(t->inspector, NULL, &err));
     REFUSES("on_fact", quern_inspector_broker(t->inspector, NULL, NULL, &err));

@@ -131,13 +131,19 @@ static int by_moment_reversed(const void *a, const void *b)
     return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-quern_status qn_cursor_order_sort(struct qn_task_cursor *cursor, quern_error *err)
+quern_status qn_cursor_order_date(struct qn_task_cursor *cursor, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < cursor->count; i += QN_INSPECT_BATCH) {
         size_t left = cursor->count - i;
         status = read_moments(cursor, i, left < QN_INSPECT_BATCH ? left : QN_INSPECT_BATCH, err);
     }
+    return status;
+}
+
+quern_status qn_cursor_order_sort(struct qn_task_cursor *cursor, quern_error *err)
+{
+    quern_status status = qn_cursor_order_date(cursor, err);
     if (status == QUERN_OK && cursor->count > 1) {
         qsort(cursor->entries, cursor->count, sizeof *cursor->entries,
               qn_cursor_order_is_reversed(cursor) ? by_moment_reversed : by_moment);

@@ -65,6 +65,7 @@ struct qn_task_cursor {
     const char *queue;
     quern_task_state state;
     bool oldest_first; /* archived and completed, too: for bulk actions, which keep the order */
+    bool by_score;     /* tasks of one second in the server's order; completed ones by retention */
     /* The lists or zsets to read, one after the other; several only for aggregating tasks. */
     const char **keys; /* without the prefix */
     size_t key_count;
@@ -101,7 +102,9 @@ const char *qn_task_cursor_key(const struct qn_task_cursor *cursor);
 
 /* cursor_order.c. Newest first, as archived and completed tasks are shown. */
 bool qn_cursor_order_is_reversed(const struct qn_task_cursor *cursor);
-/* Finds the moments of the present block, and puts it in their order. */
+/* Finds the exact moments of the present block. */
+QUERN_NODISCARD quern_status qn_cursor_order_date(struct qn_task_cursor *cursor, quern_error *err);
+/* The same, and puts it in their order. */
 QUERN_NODISCARD quern_status qn_cursor_order_sort(struct qn_task_cursor *cursor, quern_error *err);
 
 /* --- The tasks of entries: read_task.c ---------------------------------------------------- */

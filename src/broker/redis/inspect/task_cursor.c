@@ -26,6 +26,12 @@ static const char *key_of(const struct qn_task_cursor *cursor)
     return cursor->keys[cursor->key_at];
 }
 
+/* Whether the server's order is ours. */
+static bool is_plain(const struct qn_task_cursor *cursor)
+{
+    return is_list(cursor) || cursor->state == QUERN_TASK_AGGREGATING || cursor->by_score;
+}
+
 const char *qn_task_cursor_key(const struct qn_task_cursor *cursor)
 {
     return key_of(cursor);
@@ -221,7 +227,7 @@ static quern_status read_block(struct qn_task_cursor *cursor, quern_error *err)
     cursor->entries = NULL;
     cursor->count = cursor->at = cursor->capacity = 0;
     qn_arena_reset(&cursor->arena);
-    bool plain = is_list(cursor) || cursor->state == QUERN_TASK_AGGREGATING;
+    bool plain = is_plain(cursor);
     bool whole = cursor->state == QUERN_TASK_COMPLETED && !cursor->oldest_first;
     size_t count = 0;
     quern_status status = QUERN_OK;
@@ -237,7 +243,12 @@ static quern_status read_block(struct qn_task_cursor *cursor, quern_error *err)
     if (whole && (cursor->count >= SORT_MAX || cursor->rank > cursor->count)) {
         sorts = false; /* too many: by the end of the retention */
     }
-    return status == QUERN_OK && sorts ? qn_cursor_order_sort(cursor, err) : status;
+    if (status == QUERN_OK && sorts) {
+        return qn_cursor_order_sort(cursor, err);
+    }
+    bool is_due = cursor->state == QUERN_TASK_SCHEDULED || cursor->state == QUERN_TASK_RETRY;
+    return status == QUERN_OK && cursor->by_score && is_due ? qn_cursor_order_date(cursor, err)
+                                                            : status;
 }
 
 quern_status qn_task_cursor_next(struct qn_task_cursor *cursor, size_t room,
@@ -285,7 +296,7 @@ static quern_status start_at(struct qn_task_cursor *cursor, uint64_t rank, quern
 {
     bool whole = cursor->state == QUERN_TASK_COMPLETED && !cursor->oldest_first;
     cursor->rank = rank;
-    if (is_list(cursor) || cursor->state == QUERN_TASK_AGGREGATING) {
+    if (is_plain(cursor)) {
         return QUERN_OK;
     }
     struct qn_pipeline pipeline;

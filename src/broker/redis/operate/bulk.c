@@ -12,12 +12,9 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/text/number.h"
 #include "broker/redis/operate/operate.h"
 #include "task/lifecycle.h"
 #include "task/limits.h"
-
-#define WALK_MAX 500000 /* steps along `pending` in one script: some 5 ms */
 
 struct operation {
     struct qn_redis *self;
@@ -37,17 +34,6 @@ struct operation {
 
 /* --- Acting ----------------------------------------------------------------------------- */
 
-static quern_status refuse_full(const struct qn_reply *reply, quern_error *err)
-{
-    int64_t archived = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, UINT32_MAX);
-    int64_t more = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 2), 0), 0, UINT32_MAX);
-    return qn_error_set(err, QUERN_E_STATE,
-                        "the archive holds %lld of %d tasks; archiving %lld more would delete its "
-                        "oldest %lld",
-                        (long long)archived, QN_ARCHIVE_SIZE_MAX, (long long)more,
-                        (long long)(archived + more - QN_ARCHIVE_SIZE_MAX));
-}
-
 /* The answer for `count` tasks. */
 static quern_status take_answer(struct operation *operation, const struct qn_reply *reply,
                                 size_t count, quern_error *err)
@@ -55,7 +41,7 @@ static quern_status take_answer(struct operation *operation, const struct qn_rep
     bool cancel = operation->action == QUERN_ACTION_CANCEL_RETRY ||
                   operation->action == QUERN_ACTION_CANCEL_ARCHIVE;
     if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
-        return refuse_full(reply, err);
+        return qn_operate_refuse_full(reply, err);
     }
     size_t done = 0;
     for (size_t i = 0; i < count; i++) {
@@ -98,7 +84,7 @@ static quern_status operate_gathered(struct operation *operation, quern_error *e
         size_t count = 1;
         uint64_t walk = operation->ranks[first];
         while (first + count < operation->count &&
-               (!list || walk + operation->ranks[first + count] <= WALK_MAX)) {
+               (!list || walk + operation->ranks[first + count] <= QN_OPERATE_WALK_MAX)) {
             walk += operation->ranks[first + count++];
         }
         status = operate_some(operation, first, count, err);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text/number.h"
 #include "broker/redis/operate/operate_lua.h"
 #include "broker/redis/schema/keys.h"
 #include "message/asynq/asynq.h"
@@ -47,6 +48,17 @@ void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
         qn_pipeline_bytes(pipeline, tasks->items[i].id, tasks->items[i].id_size);
         qn_pipeline_text(pipeline, tasks->items[i].unique_key);
     }
+}
+
+quern_status qn_operate_refuse_full(const struct qn_reply *reply, quern_error *err)
+{
+    int64_t archived = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, UINT32_MAX);
+    int64_t more = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 2), 0), 0, UINT32_MAX);
+    return qn_error_set(err, QUERN_E_STATE,
+                        "the archive holds %lld of %d tasks; archiving %lld more would delete its "
+                        "oldest %lld",
+                        (long long)archived, QN_ARCHIVE_SIZE_MAX, (long long)more,
+                        (long long)(archived + more - QN_ARCHIVE_SIZE_MAX));
 }
 
 /* --- Where it is ---------------------------------------------------------------------- */

@@ -18,9 +18,13 @@ struct qn_operate_tasks {
     const struct qn_operate_task *items;
     size_t count;
 };
+#define QN_OPERATE_WALK_MAX 500000 /* steps along `pending` in one script: some 5 ms */
+
 /* Appends the script. */
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
+/* The error for a reply that begins with "full". */
+quern_status qn_operate_refuse_full(const struct qn_reply *reply, quern_error *err);
 
 /* --- limit_text.c ----------------------------------------------------------------------- */
 

@@ -32,6 +32,18 @@ QUERN_NODISCARD quern_status qn_sqlite_tasks_leases_over(struct qn_sqlite *self,
                                                          struct qn_conn *conn, int64_t *ret_boot_ms,
                                                          quern_error *err);
 
+/* Passes tasks on, one by one (tasks.c). */
+struct qn_task_show {
+    struct qn_conn *conn;
+    int64_t leases_over_ms;
+    bool (*on_task)(const quern_task_info *info, void *user);
+    void *user;
+    bool stopped; /* on_task returned false */
+};
+/* Reads one row and passes it on. It may be gone only when its number was read wrongly. */
+QUERN_NODISCARD quern_status qn_sqlite_tasks_show(struct qn_task_show *show, int64_t seq,
+                                                  quern_error *err);
+
 /* The durability class, in words (server_info.c). */
 const char *qn_sqlite_server_info_durability(const struct qn_sqlite *self);
 

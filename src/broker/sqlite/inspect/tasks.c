@@ -22,15 +22,11 @@
 #define LIMIT_DEFAULT 30
 
 struct listing {
-    struct qn_conn *conn;
+    struct qn_task_show show;
     const quern_task_filter *filter;
-    int64_t leases_over_ms;
     uint64_t skip; /* matches still to be passed over */
     uint64_t room; /* rows still wanted */
     int64_t *seqs; /* room for the limit */
-    bool (*on_task)(const quern_task_info *info, void *user);
-    void *user;
-    bool stopped;
 };
 
 /* Where several hosts share a file (unsafe_fs), each has a boot of its own, and only its own clock.
@@ -135,7 +131,7 @@ static void read_task(struct columns *columns, struct quern_task_info *info)
     task->group = next_text_or_null(columns);
 }
 
-static void read_past(struct columns *columns, const struct listing *listing,
+static void read_past(struct columns *columns, const struct qn_task_show *show,
                       struct quern_task_info *info)
 {
     bool active = info->task.state == QUERN_TASK_ACTIVE;
@@ -149,23 +145,22 @@ static void read_past(struct columns *columns, const struct listing *listing,
     info->completed_at_ms = next_moment_ms(columns);
     info->cause = cause_of(next_int(columns));
     info->fence = (uint64_t)next_int(columns);
-    info->orphaned = next_int(columns) <= listing->leases_over_ms && active;
+    info->orphaned = next_int(columns) <= show->leases_over_ms && active;
     info->worker = next_text(columns);
     info->progress = (int32_t)qn_number_clamp(next_int(columns), -1, 100);
     info->progress_note = next_text(columns);
 }
 
-/* Reads and hands on one row. It may be gone only when its number was read wrongly. */
-static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
+quern_status qn_sqlite_tasks_show(struct qn_task_show *show, int64_t seq, quern_error *err)
 {
     quern_header headers[QN_HEADER_COUNT_MAX];
     struct quern_task_info info = {0};
-    struct qn_query query = qn_query_start(listing->conn, sql_task_fetch);
+    struct qn_query query = qn_query_start(show->conn, sql_task_fetch);
     qn_query_int(&query, seq);
     if (qn_query_row(&query)) {
         struct columns columns = {.query = &query};
         read_task(&columns, &info);
-        read_past(&columns, listing, &info);
+        read_past(&columns, show, &info);
         size_t size = 0;
         const void *blob = next_blob(&columns, &size);
         info.task.header_count = qn_sqlite_headers_count(blob, size);
@@ -177,7 +172,7 @@ static quern_status show(struct listing *listing, int64_t seq, quern_error *err)
             (int32_t)qn_number_clamp(next_int(&columns), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
         info.task.limit_key = next_text_or_null(&columns);
         qn_run_limits_read(next_text_or_null(&columns), &info.task);
-        listing->stopped = !listing->on_task(&info, listing->user);
+        show->stopped = !show->on_task(&info, show->user);
     }
     return qn_query_finish(&query, err);
 }
@@ -194,7 +189,7 @@ static quern_status list_segment(struct listing *listing, int64_t queue_no, quer
     quern_status status = QUERN_OK;
     if (listing->skip > 0) {
         uint64_t before = 0;
-        status = qn_sqlite_page_count(listing->conn, &page, listing->skip, &before, err);
+        status = qn_sqlite_page_count(listing->show.conn, &page, listing->skip, &before, err);
         if (status != QUERN_OK) {
             return status;
         }
@@ -204,9 +199,9 @@ static quern_status list_segment(struct listing *listing, int64_t queue_no, quer
         }
     }
     size_t count = 0;
-    status = qn_sqlite_page(listing->conn, &page, listing->seqs, &count, err);
-    for (size_t i = 0; status == QUERN_OK && i < count && !listing->stopped; i++) {
-        status = show(listing, listing->seqs[i], err);
+    status = qn_sqlite_page(listing->show.conn, &page, listing->seqs, &count, err);
+    for (size_t i = 0; status == QUERN_OK && i < count && !listing->show.stopped; i++) {
+        status = qn_sqlite_tasks_show(&listing->show, listing->seqs[i], err);
     }
     listing->room -= status == QUERN_OK ? count : 0;
     return status;
@@ -217,7 +212,7 @@ static quern_status list_queue(struct listing *listing, int64_t queue_no, quern_
     quern_status status = QUERN_OK;
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         bool wanted = listing->filter->state == 0 || listing->filter->state == state;
-        if (status == QUERN_OK && wanted && listing->room > 0 && !listing->stopped) {
+        if (status == QUERN_OK && wanted && listing->room > 0 && !listing->show.stopped) {
             status = list_segment(listing, queue_no, (quern_task_state)state, err);
         }
     }
@@ -226,10 +221,11 @@ static quern_status list_queue(struct listing *listing, int64_t queue_no, quern_
 
 static quern_status list_queues(struct listing *listing, quern_error *err)
 {
-    struct qn_query query = qn_query_start(listing->conn, sql_queue_names);
+    struct qn_query query = qn_query_start(listing->show.conn, sql_queue_names);
     qn_query_text(&query, listing->filter->queue);
     quern_status status = QUERN_OK;
-    while (status == QUERN_OK && listing->room > 0 && !listing->stopped && qn_query_row(&query)) {
+    while (status == QUERN_OK && listing->room > 0 && !listing->show.stopped &&
+           qn_query_row(&query)) {
         status = list_queue(listing, sqlite3_column_int64(query.statement, 0), err);
     }
     quern_status finished = qn_query_finish(&query, status == QUERN_OK ? err : NULL);
@@ -244,15 +240,15 @@ quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *
     struct listing listing = {.filter = filter,
                               .skip = filter->offset,
                               .room = filter->limit == 0 ? LIMIT_DEFAULT : filter->limit,
-                              .on_task = on_task,
-                              .user = user};
+                              .show = {.on_task = on_task, .user = user}};
     listing.seqs = qn_alloc_zero(listing.room, sizeof *listing.seqs);
     if (listing.seqs == NULL) {
         return qn_error_nomem(err);
     }
-    quern_status status = qn_transaction_read_begin(self, &listing.conn, err);
+    quern_status status = qn_transaction_read_begin(self, &listing.show.conn, err);
     if (status == QUERN_OK) {
-        status = qn_sqlite_tasks_leases_over(self, listing.conn, &listing.leases_over_ms, err);
+        status =
+            qn_sqlite_tasks_leases_over(self, listing.show.conn, &listing.show.leases_over_ms, err);
         if (status == QUERN_OK) {
             status = list_queues(&listing, err);
         }

@@ -46,31 +46,29 @@ static quern_status select_step(struct bulk_step *step, const struct qn_bulk *bu
     return qn_sqlite_page(step->conn, &page, step->seqs, &step->count, err);
 }
 
-/* The archive is trimmed to its limit by the next worker, so more than it can hold is refused:
- * archiving must not delete. */
-static quern_status check_archive(struct bulk_step *step, quern_error *err)
+quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no, size_t more,
+                                             quern_error *err)
 {
-    if (step->operation.action != QUERN_ACTION_ARCHIVE || step->count == 0) {
-        return QUERN_OK;
-    }
-    struct qn_query query = qn_query_start(step->conn, sql_archive_count);
-    qn_query_int(&query, step->queue_no);
+    struct qn_query query = qn_query_start(conn, sql_archive_count);
+    qn_query_int(&query, queue_no);
     int64_t archived = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     quern_status status = qn_query_finish(&query, err);
-    int64_t surplus = archived + (int64_t)step->count - QN_ARCHIVE_SIZE_MAX;
+    int64_t surplus = archived + (int64_t)more - QN_ARCHIVE_SIZE_MAX;
     if (status == QUERN_OK && surplus > 0) {
-        status =
-            qn_error_set(err, QUERN_E_STATE,
-                         "the archive holds %lld of %d tasks; archiving %zu more would delete "
-                         "its oldest %lld",
-                         (long long)archived, QN_ARCHIVE_SIZE_MAX, step->count, (long long)surplus);
+        status = qn_error_set(err, QUERN_E_STATE,
+                              "the archive holds %lld of %d tasks; archiving %zu more would delete "
+                              "its oldest %lld",
+                              (long long)archived, QN_ARCHIVE_SIZE_MAX, more, (long long)surplus);
     }
     return status;
 }
 
 static quern_status operate_step(struct bulk_step *step, const char *queue, quern_error *err)
 {
-    quern_status status = check_archive(step, err);
+    quern_status status = QUERN_OK;
+    if (step->operation.action == QUERN_ACTION_ARCHIVE && step->count > 0) {
+        status = qn_sqlite_operate_check_archive(step->conn, step->queue_no, step->count, err);
+    }
     for (size_t i = 0; status == QUERN_OK && i < step->count; i++) {
         struct qn_operate_target target = {.seq = step->seqs[i]};
         status = qn_sqlite_operate_on(step->conn, &step->operation, &target, err);

@@ -137,7 +137,12 @@ quern_status qn_sqlite_operate_on(struct qn_conn *conn, const struct qn_operatio
         const struct lock lock = {.key = (const char *)sqlite3_column_text(query.statement, 3),
                                   .until = sqlite3_column_int(query.statement, 5)};
         bool in_set = sqlite3_column_int64(query.statement, 4) != 0;
-        status = in_set ? refuse_member(operation->action, target->id, err)
+        enum qn_cancel mark = qn_sqlite_operate_cancel(operation->action);
+        bool marked = mark != QN_CANCEL_NONE && sqlite3_column_int(query.statement, 6) >= (int)mark;
+        target->skipped =
+            target->wanted != 0 && (target->state != target->wanted || in_set || marked);
+        status = target->skipped ? QUERN_OK
+                 : in_set        ? refuse_member(operation->action, target->id, err)
                  : qn_lifecycle_allows(target->state, operation->action)
                      ? apply(conn, operation, target, &lock, err)
                      : qn_lifecycle_refuse(operation->action, target->state, target->id, err);

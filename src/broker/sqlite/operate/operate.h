@@ -6,7 +6,9 @@
 #include "broker/sqlite/sqlite.h"
 
 struct qn_operate_target {
-    int64_t seq; /* in; the rest is read */
+    int64_t seq;             /* in, as the next; the rest is read */
+    quern_task_state wanted; /* not 0: a task that is not in this state is left as it is */
+    bool skipped;            /* so that was; or it is marked already, or in an aggregation set */
     int64_t queue_no;
     quern_task_state state;
     char id[QN_NAME_SIZE_MAX + 1];
@@ -24,6 +26,11 @@ QUERN_NODISCARD quern_status qn_sqlite_operate_on(struct qn_conn *conn,
 enum qn_cancel qn_sqlite_operate_cancel(quern_action action);
 /* Whether a task is over, or gone, after it. */
 bool qn_sqlite_operate_is_end(quern_action action);
+
+/* QUERN_E_STATE: the archive would grow beyond its limit. It is trimmed to that by the next worker,
+ * and archiving must not delete (bulk.c). */
+QUERN_NODISCARD quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no,
+                                                             size_t more, quern_error *err);
 
 struct qn_queue_row {
     int64_t no;

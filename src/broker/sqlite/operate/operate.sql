@@ -6,8 +6,11 @@ SELECT t.seq, q.name FROM quern_queue AS q
     CROSS JOIN quern_task AS t INDEXED BY quern_task_id ON t.queue = q.no AND t.id = ?1
 WHERE ?2 IS NULL OR q.name = ?2 ORDER BY q.name;
 
+-- name: operate_seq
+SELECT seq FROM quern_task INDEXED BY quern_task_id WHERE queue = ?1 AND id = ?2;
+
 -- name: operate_read
-SELECT queue, id, state, unique_key, state = 7 AND worker <> 0, unique_terms & 7
+SELECT queue, id, state, unique_key, state = 7 AND worker <> 0, unique_terms & 7, cancel
 FROM quern_task WHERE seq = ?1;
 
 -- To the tail of pending, as a task that nothing has happened to yet, and that may start whenever.

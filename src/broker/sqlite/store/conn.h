@@ -27,6 +27,7 @@ struct qn_conn {
     int64_t hurried_ns;          /* the same, while *hurries */
     const _Atomic bool *hurries; /* NULL: never */
     bool reopen;                 /* a commit failed half-way: not to be used again as it is */
+    bool searches;               /* it has the functions of inspect/search_where.c */
     struct {
         const char *sql;
         sqlite3_stmt *statement;

@@ -91,6 +91,14 @@ void qn_query_blob(struct qn_query *query, const void *data, size_t size)
     }
 }
 
+void qn_query_pointer(struct qn_query *query, const void *data, const char *type)
+{
+    if (query->code == SQLITE_OK) {
+        note_bind(query, sqlite3_bind_pointer(query->statement, ++query->bound,
+                                              (void *)(uintptr_t)data, type, NULL));
+    }
+}
+
 bool qn_query_row(struct qn_query *query)
 {
     if (query->code != SQLITE_OK) {

@@ -34,6 +34,8 @@ struct qn_query qn_query_start_once(struct qn_conn *conn, const char *sql);
 void qn_query_int(struct qn_query *query, int64_t value);
 void qn_query_text(struct qn_query *query, const char *text);
 void qn_query_blob(struct qn_query *query, const void *data, size_t size);
+/* An address for a function of ours; type: as it asks for it. */
+void qn_query_pointer(struct qn_query *query, const void *data, const char *type);
 /* True: there is a row, read it with sqlite3_column_*. */
 bool qn_query_row(struct qn_query *query);
 /* Resets the statement, so that others can use it, and returns whether it succeeded. */

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* quern/search.h - searches tasks by a query, and changes those that fulfil it.
+ *
+ *     quern_search search = {.match = "state = archived and error ~ \"no route\" and age < 2h"};
+ *     status = quern_inspector_search(inspector, &search, &list, &err);
+ *
+ * docs/guide/queries.md describes the language; it means the same on every broker. A call looks at
+ * a bounded number of tasks. It belongs to quern/inspector.h, whose rules hold here, too. */
+#ifndef QUERN_SEARCH_H
+#define QUERN_SEARCH_H
+
+#include "quern/inspector.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct quern_search {
+    const char *match;  /* the query; NULL or "": every task */
+    const char *queue;  /* NULL: all queues */
+    int32_t state;      /* a quern_task_state; 0: all */
+    int32_t reserved;   /* 0 */
+    const char *cursor; /* NULL: from the beginning; else as quern_task_list_cursor returned it */
+    uint64_t limit;     /* tasks in the list; 0: 30; at most 10000 */
+    uint64_t scan_max;  /* tasks that are looked at; 0: 50 000; at most 10 000 000 */
+} quern_search;
+
+/* A page of the tasks that fulfil the query. Order: by queue, then state; pending and active: next
+ * or oldest first, tasks with crashes last; scheduled and retry: soonest first; archived: newest
+ * first; completed: those kept longest first. While tasks move, one may be passed over or be listed
+ * twice. A query that demands one whole id looks at no other tasks. Errors: QUERN_E_INVALID: the
+ * query, where the text names the column and the remedy; a cursor of another search. */
+QUERN_NODISCARD static inline quern_status quern_inspector_search(quern_inspector *inspector,
+                                                                  const quern_search *search,
+                                                                  quern_task_list **ret_list,
+                                                                  quern_error *err);
+/* Where the search continues, also if the list is empty; NULL: that was all, or the list is not of
+ * a search. It belongs to the list. Ages are counted from the moment of the first page. */
+QUERN_API const char *quern_task_list_cursor(const quern_task_list *list);
+/* How many tasks were looked at since the beginning of the search. */
+QUERN_API uint64_t quern_task_list_searched(const quern_task_list *list);
+/* How many tasks there are in the states and queues in which some could fulfil the query. */
+QUERN_API uint64_t quern_task_list_total(const quern_task_list *list);
+
+/* You own it, so it never grows. */
+typedef struct quern_matching {
+    uint64_t matched; /* tasks that fulfilled the query; the sum of the next three */
+    uint64_t done;    /* the action was applied to them */
+    uint64_t changed; /* they had left their state, or were cancelled in this way, by then */
+    uint64_t refused; /* their state does not allow the action */
+} quern_matching;
+/* Applies the action to each task that fulfils the query (cursor, limit and scan_max are not used),
+ * in bounded steps, while the queues stay in use. A task that is enqueued, fails or ends after the
+ * call began is left alone. *ret_matching is right also on failure, when others may be left.
+ * QUERN_E_STATE: the archive would grow beyond its limit. */
+QUERN_NODISCARD static inline quern_status quern_inspector_act_matching(
+    quern_inspector *inspector, quern_action action, const quern_search *search,
+    quern_matching *ret_matching, quern_error *err);
+/* What quern_inspector_act_matching would do, without doing it: `done` are those that it would be
+ * applied to. */
+QUERN_NODISCARD static inline quern_status quern_inspector_count_matching(
+    quern_inspector *inspector, quern_action action, const quern_search *search,
+    quern_matching *ret_matching, quern_error *err);
+
+/* --- How structs grow: see quern/quern.h ------------------------------------------- */
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_search_sized(quern_inspector *inspector,
+                                                                    const quern_search *search,
+                                                                    size_t search_size,
+                                                                    quern_task_list **ret_list,
+                                                                    quern_error *err);
+static inline quern_status quern_inspector_search(quern_inspector *inspector,
+                                                  const quern_search *search,
+                                                  quern_task_list **ret_list, quern_error *err)
+{
+    return quern_inspector_search_sized(inspector, search, sizeof(quern_search), ret_list, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_act_matching_sized(
+    quern_inspector *inspector, quern_action action, const quern_search *search, size_t search_size,
+    quern_matching *ret_matching, quern_error *err);
+static inline quern_status quern_inspector_act_matching(quern_inspector *inspector,
+                                                        quern_action action,
+                                                        const quern_search *search,
+                                                        quern_matching *ret_matching,
+                                                        quern_error *err)
+{
+    return quern_inspector_act_matching_sized(inspector, action, search, sizeof(quern_search),
+                                              ret_matching, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_count_matching_sized(
+    quern_inspector *inspector, quern_action action, const quern_search *search, size_t search_size,
+    quern_matching *ret_matching, quern_error *err);
+static inline quern_status quern_inspector_count_matching(quern_inspector *inspector,
+                                                          quern_action action,
+                                                          const quern_search *search,
+                                                          quern_matching *ret_matching,
+                                                          quern_error *err)
+{
+    return quern_inspector_count_matching_sized(inspector, action, search, sizeof(quern_search),
+                                                ret_matching, err);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* match.c - --match of `quern task list|run|archive|delete|cancel`.
+ *
+ * A page reports how far the search has come, and the cursor to continue with. An action counts
+ * first, shows some of the tasks and asks; a task that changed before its turn is left alone and
+ * counted. */
+#include "cli/verbs/task/match.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/memory/alloc.h"
+#include "base/text/plural.h"
+#include "cli/memory.h"
+#include "cli/output/json.h"
+
+#define SAMPLE_SIZE 5
+
+/* A fault of the query is one of the command line. */
+static int fail(const struct qn_cli *cli, const quern_error *err)
+{
+    return err->code == QUERN_E_INVALID ? qn_cli_usage(cli, "%s", err->text)
+                                        : qn_cli_fail(cli, err);
+}
+
+/* Borrows the tasks of the list; the caller frees the array. */
+static const quern_task_info **tasks_of(const quern_task_list *list)
+{
+    size_t count = quern_task_list_size(list);
+    const quern_task_info **tasks = qn_memory_must(qn_alloc_zero(count + 1, sizeof(void *)));
+    for (size_t i = 0; i < count; i++) {
+        tasks[i] = quern_task_list_at(list, i);
+    }
+    return tasks;
+}
+
+/* --- A page ------------------------------------------------------------------------------ */
+
+static void report_search(const struct qn_cli *cli, const quern_task_list *list)
+{
+    size_t count = quern_task_list_size(list);
+    uint64_t searched = quern_task_list_searched(list);
+    const char *cursor = quern_task_list_cursor(list);
+    if (cursor == NULL) {
+        qn_cli_message(cli, "%zu %s; searched %" PRIu64 ", which is all", count,
+                       qn_plural(count, "task", "tasks"), searched);
+        return;
+    }
+    qn_cli_message(cli, "%zu %s; searched %" PRIu64 " of %" PRIu64 "; continue with --cursor '%s'",
+                   count, qn_plural(count, "task", "tasks"), searched, quern_task_list_total(list),
+                   cursor);
+}
+
+static int print_document(const quern_task_list *list, const quern_task_info *const *tasks)
+{
+    json_t *document =
+        json_pack("{s:o,s:I,s:I}", "tasks", qn_task_table_array(tasks, quern_task_list_size(list)),
+                  "searched", (json_int_t)quern_task_list_searched(list), "total",
+                  (json_int_t)quern_task_list_total(list));
+    document = qn_memory_must(document);
+    if (quern_task_list_cursor(list) != NULL) {
+        qn_json_set_text(document, "cursor", quern_task_list_cursor(list));
+    }
+    return qn_json_print(document);
+}
+
+int qn_task_match_list(const struct qn_cli *cli, quern_inspector *inspector,
+                       const quern_search *search, const struct qn_task_table *shape)
+{
+    quern_error err;
+    quern_task_list *list = NULL;
+    if (quern_inspector_search(inspector, search, &list, &err) != QUERN_OK) {
+        return fail(cli, &err);
+    }
+    const quern_task_info **tasks = tasks_of(list);
+    int exit_code = QN_EXIT_OK;
+    if (cli->json) {
+        exit_code = print_document(list, tasks);
+    } else {
+        qn_task_table_print(shape, tasks, quern_task_list_size(list));
+        report_search(cli, list);
+    }
+    qn_free(tasks);
+    quern_task_list_free(list);
+    return exit_code;
+}
+
+/* --- An action --------------------------------------------------------------------------- */
+
+/* The first tasks that match. */
+static int read_sample(const struct qn_cli *cli, quern_inspector *inspector,
+                       const quern_search *search, quern_task_list **ret_list)
+{
+    quern_error err;
+    quern_search first = *search;
+    first.limit = SAMPLE_SIZE;
+    return quern_inspector_search(inspector, &first, ret_list, &err) == QUERN_OK ? QN_EXIT_OK
+                                                                                 : fail(cli, &err);
+}
+
+static void show_sample(const struct qn_cli *cli, const quern_task_list *list, uint64_t matched)
+{
+    size_t count = quern_task_list_size(list);
+    for (size_t i = 0; i < count; i++) {
+        const quern_task_info *info = quern_task_list_at(list, i);
+        qn_cli_message(cli, "%s  %s  %s  %s", quern_task_info_id(info),
+                       quern_task_state_name(quern_task_info_state(info)),
+                       quern_task_info_queue(info), quern_task_info_type(info));
+    }
+    if (matched > count && count > 0) {
+        qn_cli_message(cli, "and %" PRIu64 " more", matched - count);
+    }
+}
+
+static void report_refused(const struct qn_cli *cli, const quern_matching *matching)
+{
+    if (matching->refused > 0) {
+        qn_cli_message(cli, "%" PRIu64 " more %s in a state that does not allow it: left alone",
+                       matching->refused, qn_plural(matching->refused, "is", "are"));
+    }
+}
+
+static int print_dry_run(const struct qn_cli *cli, const struct qn_task_match_act *act,
+                         const quern_matching *counted, const quern_task_list *sample)
+{
+    const quern_task_info **tasks = tasks_of(sample);
+    size_t count = quern_task_list_size(sample);
+    int exit_code = QN_EXIT_OK;
+    if (cli->json) {
+        exit_code = qn_json_print(
+            json_pack("{s:b,s:s,s:I,s:I,s:I,s:o}", "dry_run", 1, "done", act->done, "count",
+                      (json_int_t)counted->done, "matched", (json_int_t)counted->matched, "refused",
+                      (json_int_t)counted->refused, "sample", qn_task_table_array(tasks, count)));
+    } else {
+        const struct qn_task_table shape = {.wide = false};
+        qn_task_table_print(&shape, tasks, count);
+        qn_cli_message(cli, "%" PRIu64 " %s would be %s", counted->done,
+                       qn_plural(counted->done, "task", "tasks"), act->done);
+        report_refused(cli, counted);
+    }
+    qn_free(tasks);
+    return exit_code;
+}
+
+/* False: it ends here, with *ret_exit. */
+static bool prepare(const struct qn_cli *cli, quern_inspector *inspector,
+                    const quern_search *search, const struct qn_task_match_act *act, int *ret_exit)
+{
+    quern_error err;
+    quern_matching counted = {0};
+    quern_task_list *sample = NULL;
+    if (act->yes && !act->dry_run) {
+        return true;
+    }
+    if (quern_inspector_count_matching(inspector, act->action, search, &counted, &err) !=
+        QUERN_OK) {
+        *ret_exit = fail(cli, &err);
+        return false;
+    }
+    *ret_exit = read_sample(cli, inspector, search, &sample);
+    if (*ret_exit != QN_EXIT_OK) {
+        return false;
+    }
+    bool goes_on = false;
+    if (act->dry_run) {
+        *ret_exit = print_dry_run(cli, act, &counted, sample);
+    } else if (counted.done == 0) {
+        goes_on = true; /* it reports that */
+    } else {
+        show_sample(cli, sample, counted.matched);
+        report_refused(cli, &counted);
+        goes_on = qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s?", act->ask, counted.done,
+                                 qn_plural(counted.done, "task", "tasks"));
+    }
+    quern_task_list_free(sample);
+    return goes_on;
+}
+
+static int report_result(const struct qn_cli *cli, const struct qn_task_match_act *act,
+                         const quern_matching *result, bool complete)
+{
+    if (cli->json) {
+        return qn_json_print(json_pack(
+            "{s:s,s:I,s:I,s:I,s:I,s:o*}", "done", act->done, "count", (json_int_t)result->done,
+            "matched", (json_int_t)result->matched, "changed", (json_int_t)result->changed,
+            "refused", (json_int_t)result->refused, "complete", complete ? NULL : json_false()));
+    }
+    printf("%" PRIu64 " %s %s%s\n", result->done, qn_plural(result->done, "task", "tasks"),
+           act->done, complete ? "" : "; others that match were not changed");
+    if (result->changed > 0) {
+        qn_cli_message(cli, "%" PRIu64 " more had changed by then: left alone", result->changed);
+    }
+    report_refused(cli, result);
+    return QN_EXIT_OK;
+}
+
+int qn_task_match_act(const struct qn_cli *cli, quern_inspector *inspector,
+                      const quern_search *search, const struct qn_task_match_act *act)
+{
+    quern_error err;
+    quern_matching result = {0};
+    int exit_code = QN_EXIT_OK;
+    if (!prepare(cli, inspector, search, act, &exit_code)) {
+        return exit_code;
+    }
+    quern_status status =
+        quern_inspector_act_matching(inspector, act->action, search, &result, &err);
+    if (status != QUERN_OK) {
+        exit_code = fail(cli, &err);
+    }
+    if (status == QUERN_OK || result.done > 0) {
+        (void)report_result(cli, act, &result, status == QUERN_OK);
+    }
+    return exit_code;
+}
