@@ -54,6 +54,7 @@ class Node:
         for _ in range(20):
             # The bus listens 10000 above.
             self.port = random.randrange(20000, 50000)
+            self.tls_port = random.randrange(20000, 50000)
             if self.start():
                 break
         else:
@@ -69,7 +70,7 @@ class Node:
              "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
              "--cluster-replica-validity-factor", "0",
              "--repl-diskless-sync-delay", "0", "--loglevel", "notice", "--logfile", "log",
-             *self.options],
+             *[option.replace("TLS_PORT", str(self.tls_port)) for option in self.options]],
             preexec_fn=die_with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
@@ -83,6 +84,10 @@ class Node:
 
     def do(self, *words):
         return self.link.do(*words)
+
+    def named_port(self):
+        """By which the nodes know it."""
+        return self.tls_port if "--tls-cluster" in self.options else self.port
 
     def kill(self):
         """As a crash."""
@@ -115,7 +120,7 @@ class Cluster:
             node.do("CLUSTER", "ADDSLOTS", *range(first, last + 1))
             node.do("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for node in self.nodes[1:]:
-            node.do("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+            node.do("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].named_port())
         wait_until(lambda: all(len(self.table(node)) == len(self.nodes) for node in self.nodes),
                    "all nodes know each other")
         for i, node in enumerate(self.nodes[masters:]):
@@ -152,6 +157,11 @@ class Cluster:
         places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes[:3])
         return f"redis-cluster://{places}"
 
+    def tls_url(self, authority):
+        """Where each node has a port for TLS (lib_tls.py)."""
+        places = ",".join(f"127.0.0.1:{node.tls_port}" for node in self.nodes[:3])
+        return f"rediss-cluster://{places}?ca={authority}"
+
     def masters(self):
         found = []
         for node in self.nodes:
@@ -183,19 +193,26 @@ class Cluster:
                     return node
         return None
 
-    def fail_over(self, master):
-        """Kills a master, waits until its replica has taken its place, and starts it again as the
-        replica of that. Returns how long the slots had no master, in s."""
+    def fail_over(self, master, lag_s=0.0):
+        """Kills a master, and waits until its replica has taken its place. lag_s: for so long the
+        replica gets nothing before. Returns the new master."""
         heir = self.replica_of(master)
+        if lag_s > 0:
+            # What is on its way to it still comes.
+            heir.process.send_signal(signal.SIGSTOP)
+            master.do("CLIENT", "KILL", "TYPE", "replica")
+            time.sleep(lag_s)
         master.kill()
-        began = time.monotonic()
+        heir.process.send_signal(signal.SIGCONT)
         wait_until(lambda: b"role:master" in heir.do("INFO", "replication"),
                    "the replica took over")
         wait_until(lambda: "cluster_state:ok" in heir.do("CLUSTER", "INFO").decode(), "it is sound")
-        lasted = time.monotonic() - began
-        master.start()
+        return heir
+
+    def start_again(self, node):
+        """As the replica of the node that took its place."""
+        node.start()
         self.wait_linked()
-        return lasted
 
     def move_slot(self, slot, target=None, pause_s=0.0):
         """Moves a slot key by key, as redis-cli does."""

@@ -48,9 +48,9 @@ class Feed(threading.Thread):
             lines = []
             for _ in range(20):
                 number += 1
-                lines.append(json.dumps({"type": "echo", "payload": f"{self.name}-{number}",
-                                         "queue": random.choice(self.queues),
-                                         "id": f"{self.name}-{number}"}))
+                queue = random.choice(self.queues)
+                lines.append(json.dumps({"type": "echo", "payload": f"{self.name}-{number}@{queue}",
+                                         "queue": queue, "id": f"{self.name}-{number}"}))
             result = subprocess.run(
                 [QUERN, "--broker", self.url, "enqueue", "--from", "-"], input="\n".join(lines),
                 capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=die_with_parent,
@@ -99,12 +99,19 @@ class ClusterTest(unittest.TestCase):
         self.addCleanup(errors.close)
         process = subprocess.Popen(
             [QUERN, "--broker", self.url, "work", *words, "--exec",
-             handler or f"echo=printf '%s\\n' $(cat) >> {runs}", "--concurrency", str(concurrency),
+             handler or f"echo=printf '%s %s\\n' $(cat) $(date +%s.%N) >> {runs}",
+             "--concurrency", str(concurrency),
              *options],
             stderr=errors, preexec_fn=die_with_parent)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
+
+    def runs(self):
+        """(payload, when it ran) in their order."""
+        with open(os.path.join(self.cluster.folder, "runs"), encoding="utf-8") as log:
+            rows = [line.split() for line in log.read().splitlines()]
+        return [(row[0], float(row[1])) for row in rows if len(row) == 2]
 
     def waits_for_empty(self, queues):
         def is_empty():

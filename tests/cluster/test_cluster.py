@@ -2,20 +2,26 @@
 # SPDX-License-Identifier: MIT
 """quern on a Redis Cluster: every verb, queues on all nodes, failovers and slots that move."""
 
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import lib_cluster  # noqa: E402
+import lib_tls  # noqa: E402
 from lib_load import FULL, PATIENCE_S, QUERN, ClusterTest, Feed, queues_on_all  # noqa: E402
 
 FAILOVERS = 10 if FULL else 2
 MOVES = 10 if FULL else 2
+RESUMES_S = 2  # after the new master is up
+LAG_S = 1.0
 
 
 class Verbs(ClusterTest):
@@ -104,44 +110,99 @@ class Verbs(ClusterTest):
         self.quern("stats")
 
 
-class Troubles(ClusterTest):
+class Load(ClusterTest):
+    """A worker on queues of all nodes, and clients that store tasks, while nodes are in trouble."""
+
     def under_load(self, trouble, times):
-        """Runs `trouble` so many times while tasks are stored and run; nothing may be lost."""
+        """Runs `trouble` so many times. Returns the tasks that were stored, and those that ran."""
         queues = queues_on_all(self.cluster, 2)
-        runs = os.path.join(self.cluster.folder, "runs")
-        with open(runs, "w", encoding="utf-8"):
-            pass
+        open(os.path.join(self.cluster.folder, "runs"), "w", encoding="utf-8").close()
         worker = self.worker(queues)
         feed = Feed(self.url, queues)
+        self.addCleanup(feed.halt.set)
         feed.start()
         try:
             for i in range(times):
                 time.sleep(0.3)
-                trouble(queues[i % len(queues)])
+                trouble(i, queues[i % len(queues)])
         finally:
             feed.stop()
         self.assertEqual(feed.errors, [])
         self.waits_for_empty(queues)
         worker.terminate()
         self.assertEqual(worker.wait(PATIENCE_S), 0, self.worker_log())
-        with open(runs, encoding="utf-8") as log:
-            ran = [line for line in log.read().split() if line]
-        lost = set(feed.stored) - set(ran)
-        self.assertEqual(lost, set(), f"{len(lost)} of {len(feed.stored)} tasks")
         self.assertGreater(len(feed.stored), 0)
-        return feed, ran
+        return feed.stored, [payload for payload, _ in self.runs()]
 
+    def resumes_within(self, node, since):
+        """After how long a task of a queue of this node ran again, in s."""
+        def first():
+            return next((when for payload, when in self.runs() if when > since and
+                         self.cluster.owner_of(lib_cluster.slot_of(payload.split("@")[1])) is node),
+                        None)
+        deadline = time.monotonic() + PATIENCE_S / 4
+        while first() is None:
+            self.assertLess(time.monotonic(), deadline, self.worker_log())
+            time.sleep(0.02)
+        return first() - since
+
+    def fail_over(self, queue, lag_s=0.0):
+        """The master of a queue dies. Returns the ids of the tasks that the new one has."""
+        master = self.cluster.owner_of(lib_cluster.slot_of(queue))
+        heir = self.cluster.fail_over(master, lag_s)
+        since = time.time()
+        ids = {key.decode().rpartition(":t:")[2] for key in heir.do("KEYS", "asynq:{*}:t:*")}
+        resumed_s = self.resumes_within(heir, since)
+        print(f"failover: tasks of the new master run after {resumed_s:.2f} s"
+              + (f"; its replica had got nothing for {lag_s} s" if lag_s > 0 else ""))
+        self.assertLess(resumed_s, 3 * RESUMES_S, self.worker_log())
+        self.cluster.start_again(master)
+        return ids
+
+
+    def masters_die(self, times, lag_s=0.0):
+        """Every second one has a replica that lacks something. What is lost was lost with it."""
+        known = set()
+        stored, ran = self.under_load(
+            lambda i, queue: known.update(self.fail_over(queue, lag_s if i % 2 == 1 else 0.0)),
+            times)
+        lost = set(stored) - set(ran)
+        print(f"{len(stored)} tasks, {times} failovers, {len(ran) - len(set(ran))} ran again; lost "
+              f"as the replica lacked them: {' '.join(sorted(lost)) or 'none'}")
+        # A new master had none of them: else it was we who lost it.
+        self.assertEqual({task for task in lost if task.partition("@")[0] in known}, set())
+
+
+class Troubles(Load):
     def test_masters_die_under_load(self):
-        def trouble(queue):
-            self.cluster.fail_over(self.cluster.owner_of(lib_cluster.slot_of(queue)))
-        self.under_load(trouble, FAILOVERS)
+        self.masters_die(FAILOVERS, LAG_S)
 
     def test_slots_move_under_load(self):
-        def trouble(queue):
+        def trouble(_, queue):
             self.cluster.move_slot(lib_cluster.slot_of(queue), pause_s=0.01)
-        feed, ran = self.under_load(trouble, MOVES)
+        stored, ran = self.under_load(trouble, MOVES)
         # No server died: each ran once.
-        self.assertEqual(len(ran), len(feed.stored))
+        self.assertEqual(sorted(ran), sorted(stored))
+
+
+class ByTls(Load):
+    @classmethod
+    def setUpClass(cls):
+        certificates = tempfile.mkdtemp(prefix="quern-tls-")
+        cls.addClassCleanup(shutil.rmtree, certificates, True)
+        lib_tls.make_ca(certificates, "ca")
+        lib_tls.make_cert(certificates, "server", "ca")
+        place = functools.partial(os.path.join, certificates)
+        cls.shape = {"options": (
+            "--tls-port", "TLS_PORT", "--tls-cluster", "yes", "--tls-replication", "yes",
+            "--tls-auth-clients", "no", "--tls-ca-cert-file",
+            place("ca.pem"), "--tls-cert-file", place("server.pem"), "--tls-key-file",
+            place("server.key"))}
+        super().setUpClass()
+        cls.url = cls.cluster.tls_url(place("ca.pem"))
+
+    def test_a_master_dies_under_load(self):
+        self.masters_die(1)
 
 
 if __name__ == "__main__":

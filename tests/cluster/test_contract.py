@@ -11,7 +11,7 @@ import subprocess
 import unittest
 
 PARTS = ("group", "group_set", "run_session", "random", "operate_act", "doctor", "inspect",
-         "schedule_entry", "run_isolation", "run_limits", "upkeep_forward", "upkeep_prune")
+         "schedule_entry", "run_isolation", "upkeep_forward", "upkeep_prune")
 PATIENCE_S = 100
 
 

@@ -22,12 +22,6 @@ class Frozen(ClusterTest):
     # The nodes do not notice it: nothing but the silence shows it.
     shape = {"masters": 2, "replicas": 0, "options": ("--cluster-node-timeout", "60000")}
 
-    def runs(self):
-        """(payload, when it ran) in their order."""
-        with open(os.path.join(self.cluster.folder, "runs"), encoding="utf-8") as log:
-            rows = [line.split() for line in log.read().splitlines()]
-        return [(row[0], float(row[1])) for row in rows if len(row) == 2]
-
     def test_queues_of_the_other_master_go_on(self):
         queues = queues_on_all(self.cluster, 2)
         # What all queues share is at the healthy one, as the clients need it.
@@ -42,7 +36,7 @@ class Frozen(ClusterTest):
         worker = self.worker(
             queues, "--lease", f"{LEASE_S}s", "--log-format", "logfmt",
             "--exec", f"long=printf '%s %s\\n' $(cat) $(date +%s.%N) >> {runs}; sleep {FROZEN_S}",
-            concurrency=6, handler=f"echo=printf '%s %s\\n' $(cat) $(date +%s.%N) >> {runs}")
+            concurrency=6)
         for queue in (mine[0], others[0]):
             self.quern("enqueue", "long", f"long-{queue}", "--queue", queue)
         url = f"redis-cluster://127.0.0.1:{healthy.port}"
