@@ -11,6 +11,7 @@
 #include "redis/handshake.h"
 
 #define GREETED_WITHIN_MS 2000
+#define FRESH_MS 300 /* for so long the answer of sentinels is good */
 
 static quern_status connect_and_greet(struct qn_connection *connection, int64_t deadline_mono_ns,
                                       quern_error *err)
@@ -70,6 +71,23 @@ static void use(struct qn_connection *connection, const struct qn_server_choice 
     connection->socket.peer = &choice->endpoint->peer;
 }
 
+/* Whether another master may have been chosen while this one was connected to: a frozen one that
+ * goes on takes itself for the master until the sentinels reach it, and what it stores is lost. */
+static bool is_outdated(struct qn_failover *failover, const struct qn_server_choice *choice,
+                        int64_t asked_mono_ns, int64_t deadline_mono_ns)
+{
+    struct qn_server_choice now;
+    if (failover->find == NULL || qn_clock_mono_ns() - asked_mono_ns < FRESH_MS * QN_NS_PER_MS) {
+        return false;
+    }
+    qn_failover_doubt(failover, choice->generation);
+    if (qn_failover_choose(failover, deadline_mono_ns, &now, NULL) != QUERN_OK) {
+        return true;
+    }
+    qn_endpoint_unref(now.endpoint);
+    return now.generation != choice->generation;
+}
+
 quern_status qn_open_connection(struct qn_connection *connection, int64_t deadline_mono_ns,
                                 quern_error *err)
 {
@@ -89,9 +107,14 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
         if (status != QUERN_OK) {
             break; /* the source does not know either */
         }
+        int64_t asked_mono_ns = qn_clock_mono_ns();
         use(connection, &choice);
         status = try_endpoint(connection, left, deadline_mono_ns, &error);
-        if (status == QUERN_OK) {
+        if (status == QUERN_OK && is_outdated(failover, &choice, asked_mono_ns, deadline_mono_ns)) {
+            qn_connection_close(connection);
+            status = qn_error_set(&error, QUERN_E_BUSY, "%s: the sentinels replace this master",
+                                  connection->endpoint->peer.address);
+        } else if (status == QUERN_OK) {
             qn_failover_answer(failover, choice.generation);
         } else if (may_pass(status)) {
             qn_failover_fail(failover, &choice, &error);

@@ -173,6 +173,58 @@ static void a_replica_is_not_used(void **state)
     pair_finish(&set);
 }
 
+/* Names the first endpoint once, and then always the other one. */
+struct source {
+    struct qn_failover *failover;
+    struct qn_endpoint *other; /* a reference; NULL: it has been given */
+    size_t asked;
+};
+
+static quern_status name_another_master(void *user, int64_t deadline_mono_ns, quern_error *err)
+{
+    (void)deadline_mono_ns;
+    (void)err;
+    struct source *source = user;
+    source->asked++;
+    if (source->asked == 1) {
+        source->failover->doubted = false;
+    } else if (source->other != NULL) {
+        qn_failover_set(source->failover, source->other);
+        source->other = NULL;
+    }
+    return QUERN_OK;
+}
+
+#define HUNDRED                                                                                    \
+    "0123456789012345678901234567890123456789012345678901234567890123456789"                       \
+    "012345678901234567890123456789"
+
+/* As one that was frozen, and goes on: until sentinels reach it, it takes itself for the master. */
+static void a_master_that_is_replaced_while_it_greets_is_not_used(void **state)
+{
+    (void)state;
+    static const struct peer_rule slow[] = {
+        {.to = "HELLO",
+         .reply = "*14\r\n$6\r\nserver\r\n$400\r\n" HUNDRED HUNDRED HUNDRED HUNDRED "\r\n$7\r\n"
+                  "version\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:3\r\n$4\r\nmode\r\n"
+                  "$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+         .manner = PEER_TRICKLE},
+        {.to = "NAME", .reply = "+a\r\n"}};
+    struct set set;
+    char out[32];
+    quern_error err = {0};
+    pair_init(&set);
+    peer_rules(set.peers[0], slow, TEST_COUNT(slow));
+    struct source source = {.failover = &set.failover,
+                            .other = qn_endpoint_ref(set.failover.endpoints[1])};
+    qn_failover_ask(&set.failover, name_another_master, &source);
+    assert_int_equal(ask(&set, "NAME", out, &err), QUERN_E_BUSY);
+    assert_non_null(strstr(err.text, "the sentinels replace this master"));
+    assert_int_equal(source.asked, 2);
+    assert_server(&set, "b");
+    pair_finish(&set);
+}
+
 static void a_refused_login_is_reported_and_no_other_server_is_tried(void **state)
 {
     (void)state;
@@ -348,6 +400,7 @@ static void a_search_for_the_server_ends_with_the_time_of_the_command(void **sta
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_error_has_its_reaction),
     cmocka_unit_test(a_replica_is_not_used),
+    cmocka_unit_test(a_master_that_is_replaced_while_it_greets_is_not_used),
     cmocka_unit_test(a_refused_login_is_reported_and_no_other_server_is_tried),
     cmocka_unit_test(a_dead_server_is_left_at_once_and_only_a_whole_cycle_fails),
     cmocka_unit_test(a_shuffled_cycle_tries_each_server_once),
