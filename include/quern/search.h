@@ -22,7 +22,7 @@ typedef struct quern_search {
     int32_t reserved;   /* 0 */
     const char *cursor; /* NULL: from the beginning; else as quern_task_list_cursor returned it */
     uint64_t limit;     /* tasks in the list; 0: 30; at most 10000 */
-    uint64_t scan_max;  /* tasks that are looked at; 0: 50 000; at most 10 000 000 */
+    uint64_t scan_max;  /* tasks that are looked at; 0: 30 000; at most 10 000 000 */
 } quern_search;
 
 /* A page of the tasks that fulfil the query. Order: by queue, then state; pending and active: next

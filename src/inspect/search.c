@@ -16,7 +16,7 @@
 
 #define LIMIT_DEFAULT 30
 #define LIMIT_MAX 10000
-#define SCAN_DEFAULT 50000
+#define SCAN_DEFAULT 30000 /* of Redis: half a second */
 #define SCAN_MAX 10000000
 #define ACT_SCAN_MAX 20000 /* tasks that one step of an action looks at */
 #define PASSES_MAX 3       /* over a place in which tasks move */

@@ -65,7 +65,7 @@ const struct qn_option qn_task_list_options[QN_TASK_LIST_OPTION_COUNT] = {
     [OPTION_MATCH] = {"match", "QUERY", "that fulfil it: 'error ~ timeout and age < 2h'",
                       QN_OPTION_TEXT},
     [OPTION_CURSOR] = {"cursor", "CURSOR", "with --match: continue there", QN_OPTION_TEXT},
-    [OPTION_SCAN] = {"scan", "N", "with --match: look at so many tasks (50000)", QN_OPTION_COUNT,
+    [OPTION_SCAN] = {"scan", "N", "with --match: look at so many tasks (30000)", QN_OPTION_COUNT,
                      .min = 1, .max = QN_TASK_MATCH_SCAN_MAX},
 };
 
