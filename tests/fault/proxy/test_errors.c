@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "broker/search/search.h"
 #include "task/limits.h"
 
 #define COMMANDS_MAX 40            /* of an operation; more would not end */
@@ -153,6 +154,19 @@ static quern_status archive(struct bench *bench, quern_error *err)
     return qn_broker_operate(bench->broker, QUERN_ACTION_ARCHIVE, "default", "next", err);
 }
 
+static quern_status archive_found(struct bench *bench, quern_error *err)
+{
+    static const struct qn_found found = {"next", ""};
+    const struct qn_found_list list = {.action = QUERN_ACTION_ARCHIVE,
+                                       .queue = "default",
+                                       .state = QUERN_TASK_PENDING,
+                                       .items = &found,
+                                       .count = 1};
+    size_t done = 0;
+    quern_status status = qn_broker_search_act(bench->broker, &list, &done, err);
+    return status == QUERN_OK && done != 1 ? WRONG_RESULT : status;
+}
+
 static quern_status deregister(struct bench *bench, quern_error *err)
 {
     return qn_broker_deregister(bench->broker, "w", err);
@@ -168,7 +182,7 @@ static const struct operation {
     {"prune", prune},           {"arm", arm},
     {"heartbeat", heartbeat},   {"drained", drained},
     {"pause", pause_queue},     {"archive", archive},
-    {"deregister", deregister},
+    {"deregister", deregister}, {"search_act", archive_found},
 };
 
 /* --- The table ------------------------------------------------------------------------ */
