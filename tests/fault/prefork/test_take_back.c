@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_take_back.c - runs that wait in the window of a busy child go back to the queue after 100 ms
- * and cost nothing, so another worker runs them; also those that were fetched ahead. */
+ * and cost nothing, so another worker runs them; also those that were prefetched. */
 #include "lib_worker.h"
 
 enum { SHORT = 60, HELD = 4, SLOTS = 3 };

@@ -67,7 +67,7 @@ end
 
 -- --- The short path ---
 
--- Tables that would grow anew for each queue are made once. In keys_done are hashes of tasks that
+-- Tables that would grow again for each queue are made once. In keys_done are hashes of tasks that
 -- are done: one DEL for all queues.
 local keys_done, ids, names, seen = {}, {}, {}, {}
 
