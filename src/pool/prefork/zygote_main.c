@@ -61,6 +61,7 @@ struct zygote {
     pid_t self;
     struct qn_list records;
     pid_t other_pid; /* of the zygote of commands, if it was forked here and lives */
+    bool had_commands;
     bool is_blocked; /* the worker does not read: packets are due */
     bool must_end;
 };
@@ -278,6 +279,7 @@ static void start(struct zygote *zygote, struct qn_zygote_start *start, int erro
         return;
     }
     record->number = start->request.number;
+    zygote->had_commands = zygote->had_commands || start->request.kind == QN_ZYGOTE_START_COMMAND;
     record->socket_fd = record->pid_fd = -1;
     qn_list_append(&zygote->records, &record->node);
     if (error_number == 0) {
@@ -299,9 +301,7 @@ static void fork_another(struct zygote *zygote, const struct qn_zygote_start *st
     struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .number = start->request.number};
     packet.pid = fork();
     if (packet.pid == 0) {
-        struct qn_zygote_program commands = *zygote->program;
-        commands.run_child = NULL; /* no child is started there */
-        _exit(qn_zygote_main(&commands, socket_fd, zygote->worker_fd));
+        _exit(qn_zygote_main(zygote->program, socket_fd, zygote->worker_fd));
     }
     zygote->other_pid = packet.pid;
     int pid_fd = packet.pid > 0 ? pidfd_open(packet.pid, 0) : -1;
@@ -396,13 +396,12 @@ static size_t kill_children(const struct zygote *zygote)
     return count;
 }
 
-/* Their own children are ours then. Commands, which may leave something behind, have a zygote of
- * their own, without run_child. */
+/* Their own children are ours then. Commands may leave something behind, so a zygote that has
+ * started one leaves all of it alone. */
 static void kill_strays(struct zygote *zygote)
 {
     int64_t until_ns = qn_clock_mono_ns() + END_MS * QN_NS_PER_MS;
-    while (zygote->program->run_child != NULL && kill_children(zygote) > 0 &&
-           qn_clock_mono_ns() < until_ns) {
+    while (!zygote->had_commands && kill_children(zygote) > 0 && qn_clock_mono_ns() < until_ns) {
         struct pollfd ended = {.fd = zygote->signal_fd, .events = POLLIN};
         (void)poll(&ended, 1, 100);
         reap(zygote);
