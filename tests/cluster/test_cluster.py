@@ -55,6 +55,15 @@ class Verbs(ClusterTest):
             wait(lambda: self.counts()[queue]["pending"] == 0, "it has run")
             self.assertLess(time.monotonic() - stored, 3, f"{task}: {stored - began}")
 
+    def test_no_queue_is_forgotten_where_there_are_more_than_slots(self):
+        queues = queues_on_all(self.cluster, 6)
+        self.worker(queues, concurrency=1)
+        for turn in range(2):
+            for queue in queues:
+                self.quern("enqueue", "echo", f"{turn}@{queue}", "--queue", queue)
+            lib_cluster.wait_until(lambda: all(row["pending"] + row["active"] == 0
+                                               for row in self.counts().values()), "all have run")
+
     def test_what_needs_one_server_is_refused_with_the_reason(self):
         self.quern("enqueue", "echo", "x", "--queue", "a")
         for words in (("limit", "set", "3", "--all-queues"),

@@ -194,6 +194,24 @@ static void order_runs(const struct qn_redis_lease_batch *batch)
 
 /* --- The exchange --------------------------------------------------------------------- */
 
+/* Spread: while there is room, those queues are asked that were not yet. Not only some of them: the
+ * draw may favour the same empty ones each time. */
+static quern_status lease_rest(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
+                               quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    for (size_t i = 0;
+         status == QUERN_OK && i < batch->exchange->queue_count &&
+         batch->refused_count + batch->unreadable_count == 0 &&
+         qn_clock_mono_ns() < batch->enough_at_mono_ns && qn_redis_lease_is_short(batch);
+         i++) {
+        qn_redis_lease_ask(pipeline, batch);
+        status = qn_pipeline_run(pipeline, err);
+        status = status == QUERN_OK ? qn_redis_lease_read(pipeline, batch, err) : status;
+    }
+    return status;
+}
+
 static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *batch,
                                  quern_error *err)
 {
@@ -224,11 +242,8 @@ static quern_status run_exchange(struct qn_pipeline *pipeline, struct qn_redis_l
     if (status == QUERN_OK && exchange->queue_count > 0) {
         status = qn_redis_lease_read(pipeline, batch, err);
     }
-    if (status == QUERN_OK && batch->refused_count + batch->unreadable_count == 0 &&
-        qn_redis_lease_is_short(batch)) {
-        qn_redis_lease_ask(pipeline, batch);
-        status = qn_pipeline_run(pipeline, err);
-        status = status == QUERN_OK ? qn_redis_lease_read(pipeline, batch, err) : status;
+    if (status == QUERN_OK) {
+        status = lease_rest(pipeline, batch, err);
     }
     if (status == QUERN_OK && batch->refused_count + batch->unreadable_count > 0) {
         status = clean_up_batch(pipeline, batch, err);
