@@ -113,11 +113,11 @@ class ClusterTest(unittest.TestCase):
             rows = [line.split() for line in log.read().splitlines()]
         return [(row[0], float(row[1])) for row in rows if len(row) == 2]
 
-    def waits_for_empty(self, queues):
+    def waits_for_empty(self, queues, patience_s=PATIENCE_S):
         def is_empty():
             return all(count["pending"] + count["active"] + count["retry"] + count["scheduled"] == 0
                        for name, count in self.counts().items() if name in queues)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while not is_empty():
             self.assertLess(time.monotonic(), deadline, self.worker_log())
             time.sleep(0.2)
