@@ -18,6 +18,8 @@ void qn_channel_init(struct qn_channel *channel, struct qn_failover *failover, c
     channel->cluster = NULL;
     channel->nodes = NULL;
     channel->node_capacity = 0;
+    channel->tidied = 0;
+    channel->opened_count = 0;
 }
 
 void qn_channel_route(struct qn_channel *channel, struct qn_cluster *cluster)
@@ -59,11 +61,37 @@ struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node
     if (*at == NULL) {
         *at = qn_alloc_zero(1, sizeof **at);
         if (*at != NULL) {
-            qn_connection_init_at(*at, qn_cluster_endpoint(channel->cluster, node));
+            qn_connection_init_at(*at, qn_cluster_hold(channel->cluster, node));
             (*at)->role = channel->connection.role;
+            (*at)->opened_count = channel->opened_count; /* it is never taken for an older one */
         }
     }
     return *at;
+}
+
+static void give_up(struct qn_channel *channel, size_t node)
+{
+    struct qn_connection *connection = channel->nodes[node];
+    channel->nodes[node] = NULL;
+    if (connection->opened_count > channel->opened_count) {
+        channel->opened_count = connection->opened_count;
+    }
+    qn_connection_finish(connection);
+    qn_free(connection);
+    qn_cluster_release(channel->cluster, (int)node);
+}
+
+void qn_channel_tidy(struct qn_channel *channel)
+{
+    bool owns[QN_SLOT_NODES_MAX];
+    if (channel->cluster == NULL || !qn_cluster_owning(channel->cluster, &channel->tidied, owns)) {
+        return;
+    }
+    for (size_t i = 0; i < channel->node_capacity; i++) {
+        if (channel->nodes[i] != NULL && !owns[i]) {
+            give_up(channel, i);
+        }
+    }
 }
 
 /* Where all are silent they stay. Returns how many are left. */
@@ -97,8 +125,7 @@ void qn_channel_finish(struct qn_channel *channel)
 {
     for (size_t i = 0; i < channel->node_capacity; i++) {
         if (channel->nodes[i] != NULL) {
-            qn_connection_finish(channel->nodes[i]);
-            qn_free(channel->nodes[i]);
+            give_up(channel, i);
         }
     }
     qn_free(channel->nodes);

@@ -20,8 +20,10 @@ struct qn_channel {
     struct qn_arena arena;           /* of the pipeline: requests and replies */
     struct qn_random random;
     struct qn_cluster *cluster;   /* NULL: there is one server; else it routes (route.h) */
-    struct qn_connection **nodes; /* by their numbers; NULL: not used yet */
+    struct qn_connection **nodes; /* by their numbers, which they hold; NULL: not used yet */
     size_t node_capacity;
+    uint64_t tidied;       /* the cluster's read_count then */
+    uint64_t opened_count; /* the largest of the connections that are no more */
 };
 
 /* role: for the name of the connection, "" for none (connection.h). Both are borrowed. */
@@ -32,6 +34,8 @@ void qn_channel_finish(struct qn_channel *channel);
 /* The connection to a node, open or not. NULL: out of memory. On one server: that, whatever the
  * number. */
 struct qn_connection *qn_channel_connection(struct qn_channel *channel, int node);
+/* While nothing is in progress: gives up connections to nodes of a cluster that own no slot. */
+void qn_channel_tidy(struct qn_channel *channel);
 /* On a cluster: a node that owns slots, if possible one that is connected and is not `worse`. -1:
  * none is known. */
 int qn_channel_any_node(struct qn_channel *channel, int worse);

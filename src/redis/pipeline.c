@@ -31,6 +31,7 @@ void qn_pipeline_begin(struct qn_pipeline *pipeline, struct qn_channel *channel,
                        enum qn_pipeline_kind kind)
 {
     pthread_mutex_lock(&channel->mutex);
+    qn_channel_tidy(channel);
     *pipeline = (struct qn_pipeline){.channel = channel, .kind = kind, .arena = &channel->arena};
 }
 
@@ -415,13 +416,11 @@ quern_status qn_pipeline_refusal(const struct qn_pipeline *pipeline, size_t inde
 }
 
 /* Of the node that should have answered; of the cluster, where no node owns the slot. */
-static const char *absent_address(const struct qn_channel *channel,
-                                  const struct qn_pipeline_command *command)
+static struct qn_endpoint *ref_absent(const struct qn_channel *channel,
+                                      const struct qn_pipeline_command *command)
 {
-    const struct qn_endpoint *endpoint =
-        command->goes_to < 0 ? channel->cluster->model
-                             : qn_cluster_endpoint(channel->cluster, command->goes_to);
-    return endpoint->peer.address;
+    return command->goes_to < 0 ? qn_endpoint_ref(channel->cluster->model)
+                                : qn_cluster_endpoint_ref(channel->cluster, command->goes_to);
 }
 
 quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
@@ -431,8 +430,11 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
     if (command->absent) {
-        return qn_error_set(err, QUERN_E_BUSY, "%s: the node does not answer",
-                            absent_address(pipeline->channel, command));
+        struct qn_endpoint *endpoint = ref_absent(pipeline->channel, command);
+        (void)qn_error_set(err, QUERN_E_BUSY, "%s: the node does not answer",
+                           endpoint->peer.address);
+        qn_endpoint_unref(endpoint);
+        return QUERN_E_BUSY;
     }
     if (command->reply->type == QN_REPLY_ERROR) {
         return qn_pipeline_refusal(pipeline, index, command->reply, err);

@@ -16,7 +16,8 @@
 #include "redis/open.h"
 #include "redis/server_error.h"
 
-#define ASK_MS 2000 /* one node, until the next is asked */
+#define ASK_MS 2000   /* one node, until the next is asked */
+#define FORMER_MAX 16 /* nodes that are in no map any more: one of them may know a newer one */
 
 /* --- Nodes -------------------------------------------------------------------------- */
 
@@ -43,23 +44,68 @@ static void free_node(struct qn_cluster_node *node)
 }
 
 /* With mutex held. */
+static void mark_owners(const struct qn_cluster *cluster, bool owns[QN_SLOT_NODES_MAX])
+{
+    memset(owns, 0, QN_SLOT_NODES_MAX * sizeof *owns);
+    for (size_t slot = 0; slot < QN_SLOT_COUNT; slot++) {
+        if (cluster->owners[slot] >= 0) {
+            owns[cluster->owners[slot]] = true;
+        }
+    }
+}
+
+/* With mutex held: the number of a node that can be forgotten, that which was named longest ago.
+ * -1: there is none. */
+static int forgettable(const struct qn_cluster *cluster)
+{
+    bool owns[QN_SLOT_NODES_MAX];
+    size_t count = 0;
+    int oldest = -1;
+    mark_owners(cluster, owns);
+    for (size_t i = cluster->seed_count; i < cluster->node_count; i++) {
+        const struct qn_cluster_node *node = cluster->nodes[i];
+        bool is_used = owns[i] || node->holds > 0 || node->is_silent ||
+                       node->named == atomic_load(&cluster->read_count);
+        count += is_used ? 0 : 1;
+        if (!is_used && (oldest < 0 || node->named < cluster->nodes[oldest]->named)) {
+            oldest = (int)i;
+        }
+    }
+    return count > FORMER_MAX || cluster->node_count == QN_SLOT_NODES_MAX ? oldest : -1;
+}
+
+/* With mutex held. */
+static int add_node(struct qn_cluster *cluster, const struct qn_slot_place *place)
+{
+    int number = forgettable(cluster);
+    if (number < 0 && cluster->node_count == QN_SLOT_NODES_MAX) {
+        return -1;
+    }
+    struct qn_cluster_node *node = make_node(cluster->model, place);
+    if (node == NULL) {
+        return -1;
+    }
+    node->named = atomic_load(&cluster->read_count);
+    if (number < 0) {
+        number = (int)cluster->node_count++;
+    } else {
+        free_node(cluster->nodes[number]);
+    }
+    cluster->nodes[number] = node;
+    return number;
+}
+
+/* With mutex held. */
 static int number_of(struct qn_cluster *cluster, const struct qn_slot_place *place)
 {
     for (size_t i = 0; i < cluster->node_count; i++) {
         const struct qn_slot_place *known = &cluster->nodes[i]->place;
         if (strcmp(known->host, place->host) == 0 && strcmp(known->port, place->port) == 0) {
+            cluster->nodes[i]->named = atomic_load(&cluster->read_count);
             return (int)i;
         }
     }
-    struct qn_cluster_node *node = NULL;
-    if (cluster->node_count < QN_SLOT_NODES_MAX) {
-        node = make_node(cluster->model, place);
-    }
-    if (node == NULL) {
-        return -1;
-    }
-    cluster->nodes[cluster->node_count] = node;
-    return (int)cluster->node_count++;
+    return add_node(cluster, place);
 }
 
 /* A place without a host is on that of the one who named it. */
@@ -80,10 +126,26 @@ int qn_cluster_node_at(struct qn_cluster *cluster, const struct qn_slot_place *p
     return node;
 }
 
-struct qn_endpoint *qn_cluster_endpoint(struct qn_cluster *cluster, int node)
+struct qn_endpoint *qn_cluster_hold(struct qn_cluster *cluster, int node)
 {
     (void)pthread_mutex_lock(&cluster->mutex);
     struct qn_endpoint *endpoint = cluster->nodes[node]->endpoint;
+    cluster->nodes[node]->holds++;
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return endpoint;
+}
+
+void qn_cluster_release(struct qn_cluster *cluster, int node)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    cluster->nodes[node]->holds--;
+    (void)pthread_mutex_unlock(&cluster->mutex);
+}
+
+struct qn_endpoint *qn_cluster_endpoint_ref(struct qn_cluster *cluster, int node)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    struct qn_endpoint *endpoint = qn_endpoint_ref(cluster->nodes[node]->endpoint);
     (void)pthread_mutex_unlock(&cluster->mutex);
     return endpoint;
 }
@@ -161,16 +223,25 @@ uint64_t qn_cluster_owners(struct qn_cluster *cluster, const uint16_t *slots, in
     return epoch;
 }
 
+bool qn_cluster_owning(struct qn_cluster *cluster, uint64_t *read_count,
+                       bool owns[QN_SLOT_NODES_MAX])
+{
+    if (atomic_load(&cluster->read_count) == *read_count) {
+        return false;
+    }
+    (void)pthread_mutex_lock(&cluster->mutex);
+    *read_count = atomic_load(&cluster->read_count);
+    mark_owners(cluster, owns);
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return true;
+}
+
 size_t qn_cluster_masters(struct qn_cluster *cluster, int *ret_nodes, size_t max)
 {
-    bool owns[QN_SLOT_NODES_MAX] = {false};
+    bool owns[QN_SLOT_NODES_MAX];
     size_t count = 0;
     (void)pthread_mutex_lock(&cluster->mutex);
-    for (size_t slot = 0; slot < QN_SLOT_COUNT; slot++) {
-        if (cluster->owners[slot] >= 0) {
-            owns[cluster->owners[slot]] = true;
-        }
-    }
+    mark_owners(cluster, owns);
     for (size_t i = 0; i < cluster->node_count && count < max; i++) {
         if (owns[i]) {
             ret_nodes[count++] = (int)i;
@@ -185,7 +256,7 @@ size_t qn_cluster_masters(struct qn_cluster *cluster, int *ret_nodes, size_t max
 /* A map that is being read. */
 struct draft {
     struct qn_cluster *cluster;
-    int asked; /* the node */
+    int asked; /* the node, held */
     int16_t owners[QN_SLOT_COUNT];
 };
 
@@ -196,15 +267,16 @@ static int take_number(const struct qn_slot_place *place, void *user)
     return number_beside(draft->cluster, place, draft->asked);
 }
 
-static quern_status take_map(struct draft *draft, const struct qn_reply *reply, quern_error *err)
+static quern_status take_map(struct draft *draft, const char *address, const struct qn_reply *reply,
+                             quern_error *err)
 {
     struct qn_cluster *cluster = draft->cluster;
-    const char *address = cluster->nodes[draft->asked]->endpoint->peer.address;
     if (reply->type == QN_REPLY_ERROR) {
         return qn_server_error(address, reply, &(struct qn_server_call){.command = "CLUSTER SLOTS"},
                                err);
     }
     (void)pthread_mutex_lock(&cluster->mutex);
+    atomic_fetch_add(&cluster->read_count, 1);
     const char *wrong = qn_slots_read(reply, draft->owners, take_number, draft);
     if (wrong == NULL) {
         bool differs = memcmp(cluster->owners, draft->owners, sizeof cluster->owners) != 0;
@@ -229,7 +301,7 @@ static quern_status ask_node(struct draft *draft, int64_t deadline_mono_ns, quer
     struct qn_reply *reply = NULL;
     int64_t until_ns = qn_clock_mono_ns() + ASK_MS * INT64_C(1000000);
     int64_t end_ns = until_ns < deadline_mono_ns ? until_ns : deadline_mono_ns;
-    qn_connection_init_at(&connection, qn_cluster_endpoint(draft->cluster, draft->asked));
+    qn_connection_init_at(&connection, qn_cluster_hold(draft->cluster, draft->asked));
     connection.role = "slots";
     quern_status status = qn_open_connection(&connection, end_ns, err);
     if (status == QUERN_OK) {
@@ -240,9 +312,10 @@ static quern_status ask_node(struct draft *draft, int64_t deadline_mono_ns, quer
         status = qn_connection_receive(&connection, &arena, end_ns, &reply, err);
     }
     if (status == QUERN_OK) {
-        status = take_map(draft, reply, err);
+        status = take_map(draft, connection.endpoint->peer.address, reply, err);
     }
     qn_connection_finish(&connection);
+    qn_cluster_release(draft->cluster, draft->asked);
     qn_arena_finish(&arena);
     return status;
 }

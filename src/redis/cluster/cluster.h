@@ -2,7 +2,9 @@
 /* cluster.h - the nodes of a Redis Cluster and which of them owns each slot, for all connections of
  * a broker.
  *
- * Nodes have numbers, which stay as long as the cluster is used. The map comes from CLUSTER SLOTS,
+ * Nodes have numbers. A node that is in no map any more, and is held by no connection, is forgotten
+ * when new ones come: then its number is that of another node. A command that was on its way there
+ * is sent on by that one (MOVED). The map comes from CLUSTER SLOTS,
  * asked of one node; each map has its epoch. Who finds that a map is wrong asks for a newer one by
  * naming the epoch of that which it used: many threads that find the same fault ask once. Any
  * thread. */
@@ -23,6 +25,8 @@ struct qn_cluster_node {
     struct qn_slot_place place;
     struct qn_endpoint *endpoint;
     bool is_silent; /* silence.h */
+    size_t holds;   /* of connections */
+    uint64_t named; /* read_count when it was last named */
 };
 
 /* The thread that looks after silent nodes (silence.h); guarded by the cluster's mutex. */
@@ -39,8 +43,9 @@ struct qn_cluster {
     pthread_mutex_t mutex;     /* guards the rest */
     pthread_cond_t refreshed;
     bool is_refreshing;
-    uint64_t answer_count;  /* maps that were had, also such as were known */
-    _Atomic uint64_t epoch; /* of the map, with each that differs; 0: there is none yet */
+    uint64_t answer_count;       /* maps that were had, also such as were known */
+    _Atomic uint64_t read_count; /* maps that were read, sound or not */
+    _Atomic uint64_t epoch;      /* of the map, with each that differs; 0: there is none yet */
     int16_t owners[QN_SLOT_COUNT];
     struct qn_cluster_node *nodes[QN_SLOT_NODES_MAX]; /* the seeds come first */
     size_t node_count;
@@ -61,8 +66,14 @@ uint64_t qn_cluster_owners(struct qn_cluster *cluster, const uint16_t *slots, in
                            size_t count);
 /* The masters that own a slot, in the order of their numbers, at most max of them. */
 size_t qn_cluster_masters(struct qn_cluster *cluster, int *ret_nodes, size_t max);
-/* Borrowed; it stays until finish. */
-struct qn_endpoint *qn_cluster_endpoint(struct qn_cluster *cluster, int node);
+/* Its endpoint, borrowed; both stay until release. */
+struct qn_endpoint *qn_cluster_hold(struct qn_cluster *cluster, int node);
+void qn_cluster_release(struct qn_cluster *cluster, int node);
+/* A reference. */
+struct qn_endpoint *qn_cluster_endpoint_ref(struct qn_cluster *cluster, int node);
+/* Whether a map may have changed since `*read_count`; then that is set, and owns[node] for each. */
+bool qn_cluster_owning(struct qn_cluster *cluster, uint64_t *read_count,
+                       bool owns[QN_SLOT_NODES_MAX]);
 /* The number of the node at this place; `beside`: the node that named it, for a place without a
  * host. -1: there are too many, or memory is out. */
 int qn_cluster_node_at(struct qn_cluster *cluster, const struct qn_slot_place *place, int beside);

@@ -138,9 +138,10 @@ static void put_off_silent(struct qn_route *route, int node)
     quern_error error = {0};
     put_off_all(route, node);
     if (route->unmet == QUERN_OK) {
-        quern_status status =
-            qn_error_set(&error, QUERN_E_CONNECT, "%s: the node does not answer",
-                         qn_cluster_endpoint(cluster_of(route), node)->peer.address);
+        struct qn_endpoint *endpoint = qn_cluster_endpoint_ref(cluster_of(route), node);
+        quern_status status = qn_error_set(&error, QUERN_E_CONNECT, "%s: the node does not answer",
+                                           endpoint->peer.address);
+        qn_endpoint_unref(endpoint);
         qn_round_note_unmet(route, status, &error);
     }
 }

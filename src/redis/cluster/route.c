@@ -98,13 +98,20 @@ static quern_status choose_nodes(struct qn_route *route, quern_error *err)
 
 /* --- What a node refused -------------------------------------------------------------- */
 
+/* Of the node that replied. */
+static const char *address_of(const struct qn_route *route,
+                              const struct qn_pipeline_command *command)
+{
+    return route->pipeline->channel->nodes[command->at]->endpoint->peer.address;
+}
+
 static quern_status follow(struct qn_route *route, struct qn_pipeline_command *command,
                            const struct qn_slot_place *place, quern_error *err)
 {
-    const char *address = qn_cluster_endpoint(cluster_of(route), command->at)->peer.address;
     int node = qn_cluster_node_at(cluster_of(route), place, command->at);
     if (node < 0) {
-        return qn_error_set(err, QUERN_E_BROKER, "%s: names too many nodes (MOVED)", address);
+        return qn_error_set(err, QUERN_E_BROKER, "%s: names too many nodes (MOVED)",
+                            address_of(route, command));
     }
     route->fault.better = node;
     route->stale = route->again = true;
@@ -132,8 +139,7 @@ static quern_status judge(struct qn_route *route, struct qn_pipeline_command *co
         return follow(route, command, &place, err);
     case QN_SLOT_BAD:
         return qn_error_set(err, QUERN_E_BROKER, "%s: sends us to no place: %.60s",
-                            qn_cluster_endpoint(cluster_of(route), command->at)->peer.address,
-                            command->reply->data);
+                            address_of(route, command), command->reply->data);
     case QN_SLOT_WAIT:
         if (!command->hasty) {
             command->refusal = command->reply;

@@ -27,10 +27,11 @@ static bool answers(struct qn_cluster *cluster, int node, int64_t timeout_ms)
 {
     struct qn_connection connection;
     int64_t deadline_mono_ns = qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
-    qn_connection_init_at(&connection, qn_cluster_endpoint(cluster, node));
+    qn_connection_init_at(&connection, qn_cluster_hold(cluster, node));
     connection.role = "probe";
     quern_status status = qn_open_connection(&connection, deadline_mono_ns, NULL);
     qn_connection_finish(&connection);
+    qn_cluster_release(cluster, node);
     return status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT;
 }
 

@@ -143,10 +143,63 @@ static void a_command_that_follows_later_ones_gets_its_own_reply(void **state)
     (void)close(nodes[1].fd);
 }
 
+/* Pods whose addresses change: each step of the cluster has another node, and it is used. */
+static void nodes_that_are_in_no_map_any_more_are_forgotten(void **state)
+{
+    (void)state;
+    struct node nodes[2];
+    struct qn_cluster cluster;
+    struct qn_channel channel;
+    struct qn_pipeline pipeline;
+    quern_error err = {0};
+    bind_node(&nodes[0]);
+    bind_node(&nodes[1]);
+    struct qn_endpoint *model = make_model(nodes);
+    struct qn_failover failover;
+    assert_ok(qn_cluster_init(&cluster, model, &err), err);
+    qn_failover_init(&failover, &model, 1);
+    qn_channel_init(&channel, &failover, "");
+    qn_channel_route(&channel, &cluster);
+    struct qn_slot_place place = {.port = "7000"};
+    (void)snprintf(place.host, sizeof place.host, "kept.example");
+    int kept = qn_cluster_node_at(&cluster, &place, -1);
+    move(&cluster, "kept", (int16_t)kept);
+    (void)snprintf(place.host, sizeof place.host, "held.example");
+    int held = qn_cluster_node_at(&cluster, &place, -1);
+    struct qn_endpoint *endpoint = qn_cluster_hold(&cluster, held);
+
+    for (unsigned i = 0; i < 5000; i++) {
+        (void)snprintf(place.host, sizeof place.host, "pod-%u.example", i);
+        int node = qn_cluster_node_at(&cluster, &place, -1);
+        assert_in_range(node, 2, 63);
+        (void)atomic_fetch_add(&cluster.read_count, 1); /* another map was read */
+        move(&cluster, "a", (int16_t)node);
+        qn_pipeline_begin(&pipeline, &channel, QN_PIPELINE_WRITES);
+        const struct qn_connection *connection = qn_channel_connection(&channel, node);
+        assert_string_equal(connection->endpoint->peer.host, place.host);
+        assert_ptr_equal(qn_channel_connection(&channel, node), connection);
+        qn_pipeline_end(&pipeline);
+    }
+    assert_true(cluster.node_count < 64);
+    assert_string_equal(cluster.nodes[kept]->place.host, "kept.example");
+    assert_ptr_equal(cluster.nodes[held]->endpoint, endpoint);
+    qn_cluster_release(&cluster, held);
+
+    qn_channel_finish(&channel);
+    for (size_t i = 0; i < cluster.node_count; i++) {
+        assert_int_equal(cluster.nodes[i]->holds, 0);
+    }
+    qn_cluster_finish(&cluster);
+    qn_failover_finish(&failover);
+    (void)close(nodes[0].fd);
+    (void)close(nodes[1].fd);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_that_follows_later_ones_gets_its_own_reply),
+        cmocka_unit_test(nodes_that_are_in_no_map_any_more_are_forgotten),
     };
     const struct test_group group = {
         .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};

@@ -40,16 +40,19 @@ static struct qn_redis_ear *make_ear(struct qn_redis_listener *listener, int nod
     if (listener->cluster == NULL) {
         qn_connection_init(&ear->connection, listener->failover);
     } else {
-        qn_connection_init_at(&ear->connection, qn_cluster_endpoint(listener->cluster, node));
+        qn_connection_init_at(&ear->connection, qn_cluster_hold(listener->cluster, node));
     }
     ear->connection.role = "listener";
     listener->ears[listener->ear_count++] = ear;
     return ear;
 }
 
-static void free_ear(struct qn_redis_ear *ear)
+static void free_ear(const struct qn_redis_listener *listener, struct qn_redis_ear *ear)
 {
     qn_connection_finish(&ear->connection);
+    if (listener->cluster != NULL) {
+        qn_cluster_release(listener->cluster, ear->node);
+    }
     qn_arena_finish(&ear->arena);
     qn_free(ear);
 }
@@ -92,7 +95,7 @@ void qn_redis_listener_keep(struct qn_redis_listener *listener, const int *nodes
         if (is_among(listener->ears[i]->node, nodes, count)) {
             listener->ears[kept++] = listener->ears[i];
         } else {
-            free_ear(listener->ears[i]);
+            free_ear(listener, listener->ears[i]);
         }
     }
     listener->ear_count = kept;
@@ -142,7 +145,7 @@ quern_status qn_redis_listener_init(struct qn_redis_listener *listener,
 void qn_redis_listener_finish(struct qn_redis_listener *listener)
 {
     for (size_t i = 0; i < listener->ear_count; i++) {
-        free_ear(listener->ears[i]);
+        free_ear(listener, listener->ears[i]);
     }
     if (listener->interrupt_fd >= 0) {
         (void)close(listener->interrupt_fd);
