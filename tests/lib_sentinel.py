@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
 
+import lib_tls
 from lib_redis import Connection, RedisError, die_with_parent
 
 PATIENCE_S = 60
@@ -30,18 +32,23 @@ def free_ports(count):
 
 
 class TcpConnection(Connection):
-    def __init__(self, port, timeout_s=PATIENCE_S):  # pylint: disable=super-init-not-called
+    # pylint: disable-next=super-init-not-called
+    def __init__(self, port, timeout_s=PATIENCE_S, ca=None):
         self.lock = threading.Lock()
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        if ca:
+            context = ssl.create_default_context(cafile=ca)
+            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
         self.file = self.socket.makefile("rb")
 
 
 class Node:
     """One redis-server, or one sentinel; it can be stopped, killed and started again."""
 
-    def __init__(self, folder, port, *options, sentinel=None, password=""):
+    def __init__(self, folder, port, *options, sentinel=None, password="", certificates=None):
         self.folder, self.port, self.options = folder, port, options
         self.password = password
+        self.certificates = certificates  # a folder: it speaks TLS only
         self.sentinel = sentinel  # its configuration
         self.process = None
         os.makedirs(folder, exist_ok=True)
@@ -51,7 +58,7 @@ class Node:
         self.start()
 
     def start(self, *more):
-        common = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.folder,
+        common = ["--bind", "127.0.0.1", *self.port_options(), "--dir", self.folder,
                   "--logfile", os.path.join(self.folder, "log")]
         if self.sentinel:
             command = ["redis-server", os.path.join(self.folder, "sentinel.conf"), "--sentinel",
@@ -62,8 +69,20 @@ class Node:
                                         stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
         until(self.answers, f"port {self.port} answers", process=self.process)
 
+    def port_options(self):
+        if not self.certificates:
+            return ["--port", str(self.port)]
+        return ["--port", "0", "--tls-port", str(self.port), "--tls-replication", "yes",
+                "--tls-auth-clients", "no", "--tls-ca-cert-file", self.certificate("ca.pem"),
+                "--tls-cert-file", self.certificate("server.pem"),
+                "--tls-key-file", self.certificate("server.key")]
+
+    def certificate(self, name):
+        return os.path.join(self.certificates, name)
+
     def connect(self, timeout_s=PATIENCE_S):
-        connection = TcpConnection(self.port, timeout_s)
+        ca = self.certificate("ca.pem") if self.certificates else None
+        connection = TcpConnection(self.port, timeout_s, ca)
         if self.password:
             connection.do("AUTH", self.password)
         return connection
@@ -127,8 +146,12 @@ class SentinelSet:
     """A master, replicas and sentinels. Users of the data nodes and of the sentinels have different
     passwords if they are given."""
 
-    def __init__(self, replicas=2, sentinels=3, password="", sentinel_password=""):
+    def __init__(self, replicas=2, sentinels=3, password="", sentinel_password="", tls=False):
         self.folder = tempfile.mkdtemp(prefix="quern-sentinel-")
+        self.certificates = self.folder if tls else None
+        if tls:
+            lib_tls.make_ca(self.folder, "ca")
+            lib_tls.make_cert(self.folder, "server", "ca")
         self.password, self.sentinel_password = password, sentinel_password
         ports = free_ports(1 + replicas + sentinels)
         login = ["--requirepass", password, "--masterauth", password] if password else []
@@ -138,7 +161,8 @@ class SentinelSet:
             for index, port in enumerate(ports[:1 + replicas]):
                 folder = os.path.join(self.folder, f"node-{index}")
                 follow = ["--replicaof", f"127.0.0.1 {ports[0]}"] if index else []
-                self.nodes.append(Node(folder, port, *login, *quick, *follow, password=password))
+                self.nodes.append(Node(folder, port, *login, *quick, *follow, password=password,
+                                       certificates=self.certificates))
             master = self.nodes[0]
             until(lambda: all(self.is_synced(node) for node in self.nodes[1:]),
                   "the replicas have the data")
@@ -146,7 +170,8 @@ class SentinelSet:
             for index, port in enumerate(ports[1 + replicas:]):
                 self.sentinels.append(Node(
                     os.path.join(self.folder, f"sentinel-{index}"), port,
-                    sentinel=self.configuration(master.port), password=sentinel_password))
+                    sentinel=self.configuration(master.port), password=sentinel_password,
+                    certificates=self.certificates))
             for node in self.sentinels:
                 self.hurry(node)
             until(lambda: all(self.is_known(node) for node in self.sentinels),
@@ -193,7 +218,10 @@ class SentinelSet:
     def url(self, more=""):
         login = f":{self.password}@" if self.password else ""
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.sentinels)
-        return f"redis-sentinel://{login}{hosts}/0?master={MASTER}{more}"
+        scheme, ca = "redis-sentinel", ""
+        if self.certificates:
+            scheme, ca = "rediss-sentinel", f"&ca={os.path.join(self.certificates, 'ca.pem')}"
+        return f"{scheme}://{login}{hosts}/0?master={MASTER}{ca}{more}"
 
     def master(self):
         """The node that the sentinels name, if it is one; None while there is none."""

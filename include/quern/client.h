@@ -34,6 +34,16 @@ typedef struct quern_client_options {
     void (*on_link_failure)(const quern_link_failure *failure, void *user);
     size_t (*choose_server)(size_t count, size_t current, void *user);
     void *link_user;
+    /* How to try again. Each pause is random, up to a limit: interval_start_ms for the first (0:
+     * 50 ms), growing by interval_step_ms each time (0: it doubles) up to interval_max_ms (0: 1 s).
+     * max_retries: attempts after the first; 0: as many as there is time for. Opening without
+     * connect_wait_ms tries again max_retries times however long that takes, unless no_wait is set.
+     * What is 0 is as the URL says, see docs/guide/brokers.md. */
+    int64_t interval_start_ms;
+    int64_t interval_step_ms;
+    int64_t interval_max_ms;
+    uint32_t max_retries;
+    uint32_t reserved_too; /* 0 */
 } quern_client_options;
 
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", created if it does not

@@ -142,6 +142,16 @@ typedef struct quern_worker_options {
     /* Called at the start and when a check changes, by the thread of quern_worker_run, also while
      * another callback runs. May be NULL. */
     void (*on_health)(const quern_worker_health *health, void *user);
+    /* How to try again while the broker is absent. Each pause is random, up to a limit:
+     * interval_start_ms for the first one (0: 50 ms), growing by interval_step_ms each time (0: it
+     * doubles) up to interval_max_ms (0: 1 s). After max_retries in a row have failed, at the start
+     * or later, the worker ends with the broker's error; 0: it tries for ever. What is 0 is as the
+     * URL says, see docs/guide/brokers.md. */
+    int64_t interval_start_ms;
+    int64_t interval_step_ms;
+    int64_t interval_max_ms;
+    uint32_t max_retries;
+    uint32_t reserved_last; /* 0 */
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

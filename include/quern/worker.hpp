@@ -49,6 +49,10 @@ struct worker_options {
     std::function<void(const quern_link_failure &)> on_link_failure{};
     std::function<std::size_t(std::size_t count, std::size_t current)> choose_server{};
     std::function<void(const quern_worker_health &)> on_health{}; /* beside the others */
+    milliseconds interval_start{0};
+    milliseconds interval_step{0};
+    milliseconds interval_max{0};
+    std::uint32_t max_retries = 0;
 };
 
 /* Runs the handlers of a mux, which it owns. */
@@ -243,6 +247,10 @@ class worker
             out.on_link_failure = options.on_link_failure ? call_link_failure : nullptr;
             out.choose_server = options.choose_server ? call_choose_server : nullptr;
             out.on_health = options.on_health ? call_health : nullptr;
+            out.interval_start_ms = options.interval_start.count();
+            out.interval_step_ms = options.interval_step.count();
+            out.interval_max_ms = options.interval_max.count();
+            out.max_retries = options.max_retries;
             out.user = this;
             return out;
         }

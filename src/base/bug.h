@@ -189,6 +189,12 @@ enum qn_bug {
     /* Children */
     QN_BUG_STALL_UNNOTICED = 290,      /* a worker that cannot fetch looks healthy */
     QN_BUG_OLD_ZYGOTE_ENDS_POOL = 230, /* an older zygote that dies counts as the newest one */
+    /* The link */
+    QN_BUG_REPLICA_IS_MASTER = 350,    /* a replica is accepted as a master */
+    QN_BUG_KEPT_OUTCOME_DROPPED = 351, /* outcomes that could not be sent are forgotten */
+    QN_BUG_NO_PAUSE = 352,             /* no pause when all servers have failed */
+    QN_BUG_REFUSAL_UNNOTICED = 354,    /* a worker whose login is refused looks healthy */
+    QN_BUG_LEAVING_MASTER_USED = 355,  /* a master that sentinels are replacing is used */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

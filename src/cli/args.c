@@ -26,6 +26,8 @@
 const struct qn_option qn_args_globals[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
     [QN_GLOBAL_JSON] = {"json", NULL, "print one JSON document", QN_OPTION_FLAG},
+    [QN_GLOBAL_NO_RETRY] = {"no-retry", NULL, "end at the first failure to reach the broker",
+                            QN_OPTION_FLAG},
     [QN_GLOBAL_HELP] = {"help", NULL, "show help for the verb", QN_OPTION_FLAG, .letter = 'h'},
     [QN_GLOBAL_VERSION] = {"version", NULL, "print the version", QN_OPTION_FLAG},
 };

@@ -48,8 +48,14 @@ struct qn_repeat {
 };
 
 /* Options that every verb takes, anywhere on the line. */
-enum qn_global { QN_GLOBAL_BROKER, QN_GLOBAL_JSON, QN_GLOBAL_HELP, QN_GLOBAL_VERSION };
-#define QN_GLOBAL_COUNT 4
+enum qn_global {
+    QN_GLOBAL_BROKER,
+    QN_GLOBAL_JSON,
+    QN_GLOBAL_NO_RETRY,
+    QN_GLOBAL_HELP,
+    QN_GLOBAL_VERSION
+};
+#define QN_GLOBAL_COUNT 5
 extern const struct qn_option qn_args_globals[QN_GLOBAL_COUNT];
 
 struct qn_args {

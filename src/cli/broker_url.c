@@ -194,6 +194,11 @@ void qn_cli_report_made(const struct qn_cli *cli, bool made, const char *url)
     }
 }
 
+bool qn_cli_no_retry(const struct qn_cli *cli)
+{
+    return cli->args.globals[QN_GLOBAL_NO_RETRY].text != NULL;
+}
+
 int qn_cli_open_client(struct qn_cli *cli, const quern_client_options *options,
                        quern_client **ret_client)
 {

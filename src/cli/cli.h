@@ -129,6 +129,8 @@ void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out
 /* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
  * made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
+/* Whether --no-retry was given: the first failure to reach the broker is the end. */
+bool qn_cli_no_retry(const struct qn_cli *cli);
 /* These report their errors themselves, and return the exit code. */
 QUERN_NODISCARD int qn_cli_open_client(struct qn_cli *cli, const quern_client_options *options,
                                        quern_client **ret_client);

@@ -44,7 +44,7 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
                   "\n"
                   "  --broker URL  a file, redis[s]://host:port, redis-socket:///path; default\n"
                   "                QUERN_BROKER, REDIS_URL or ~/.local/share/quern/quern.db\n"
-                  "  --json, --help, --version        accepted anywhere on the line\n"
+                  "  --json, --no-retry, --help, --version   accepted anywhere on the line\n"
                   "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
                   "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                   "Example:\n"

@@ -35,6 +35,14 @@ static quern_status check_options(quern_client_options *options, quern_error *er
     if (options->connect_wait_ms < 0 || options->connect_wait_ms > QN_DURATION_MS_MAX) {
         return qn_error_set(err, QUERN_E_INVALID, "connect_wait_ms: must be 0 to 100 years");
     }
+    const struct qn_pace pace = qn_link_pace(options, NULL);
+    quern_status status = qn_pace_check(&pace, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    if (options->reserved_too != 0) {
+        return qn_error_set(err, QUERN_E_INVALID, "client options: reserved_too is not 0");
+    }
     if (options->payload_size_max > QN_PAYLOAD_SIZE_LIMIT) {
         return qn_error_set(err, QUERN_E_INVALID, "payload_size_max: more than 512 MiB");
     }
@@ -76,6 +84,7 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
     client->payload_size_max = options.payload_size_max;
     client->room_wait_ms = options.room_wait_ms;
     client->no_wait = options.no_wait;
+    client->pace = qn_link_pace(&options, url);
     status = qn_link_open(url, &options, &client->broker, err);
     if (status != QUERN_OK) {
         goto fail_client;

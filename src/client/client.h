@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/memory/arena.h"
 #include "base/memory/list.h"
+#include "base/pace.h"
 #include "broker/broker.h"
 #include "broker/task_info.h"
 #include "client/dispatch.h"
@@ -28,6 +29,7 @@ struct quern_client {
     int64_t command_timeout_ms;
     size_t payload_size_max;
     int64_t room_wait_ms;
+    struct qn_pace pace; /* of the options and the URL; 0: not given */
     bool no_wait;
 
     pthread_mutex_t mutex;

@@ -12,7 +12,7 @@
  * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is absent
  * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
  * deadline, which is the earliest of the batch; the stamp makes that harmless. (With no_wait only
- * the lost reply is.) When a batch of
+ * the lost reply is, and max_retries bounds both.) When a batch of
  * several callers is refused as a whole, each request is tried once more on its own, so that no
  * caller sees a failure caused by the task of another. A caller whose time is up before any leader
  * took its request leaves the list: nothing of it was stored. */
@@ -88,13 +88,13 @@ static void prepare_request(quern_client *client, struct qn_request *request)
 
 /* Waits before the next try: a random part of a doubling time, so that several processes which
  * meet a locked file do not meet again. */
-static void back_off(quern_client *client, unsigned attempt)
+static void back_off(quern_client *client, unsigned attempt, int64_t deadline_mono_ns)
 {
-    int64_t limit_ms = BACKOFF_MS_MAX;
-    if (attempt < 6) {
-        limit_ms = BACKOFF_MS_FIRST << attempt;
-    }
-    uint64_t wait_ms = 1 + qn_random_below(&client->random, (uint64_t)limit_ms);
+    static const struct qn_pace quick = {.start_ms = BACKOFF_MS_FIRST, .max_ms = BACKOFF_MS_MAX};
+    const struct qn_pace *pace = qn_pace_has_pauses(&client->pace) ? &client->pace : &quick;
+    int64_t wait_ms = qn_pace_next_ms(pace, attempt, &client->random);
+    int64_t left_ms = (deadline_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
+    wait_ms = wait_ms < left_ms ? wait_ms : left_ms;
     (void)poll(NULL, 0, (int)wait_ms); /* an interrupted wait is only shorter */
 }
 
@@ -119,10 +119,11 @@ static quern_status store_prepared(quern_client *client, int64_t deadline_mono_n
         }
         bool may_come = !client->no_wait && qn_broker_may_recover(client->broker, status);
         bool again = in_doubt || may_come;
-        if (!again || qn_clock_mono_ns() >= deadline_mono_ns) {
+        if (!again || qn_clock_mono_ns() >= deadline_mono_ns ||
+            qn_pace_ends(&client->pace, attempt + 1)) {
             return in_doubt ? QUERN_E_UNKNOWN : status;
         }
-        back_off(client, attempt);
+        back_off(client, attempt, deadline_mono_ns);
     }
 }
 

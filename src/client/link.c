@@ -7,22 +7,48 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "broker/url/url_retry.h"
 #include "client/client.h"
 #include "redis/failover/failover.h"
 
-#define PAUSE_MS_FIRST 50
-#define PAUSE_MS_MAX 1000
+/* Attempts to open, and what is left of them. */
+struct attempts {
+    struct qn_pace pace;
+    int64_t until_mono_ns;
+    uint32_t failures;
+    struct qn_random random;
+};
 
-/* False: there is no time left. */
-static bool rest(struct qn_random *random, unsigned attempt, int64_t until_mono_ns)
+struct qn_pace qn_link_pace(const quern_client_options *options, const char *url)
 {
-    int64_t left_ms = (until_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS;
-    int64_t limit_ms = attempt < 5 ? PAUSE_MS_FIRST << attempt : PAUSE_MS_MAX;
-    limit_ms = limit_ms < left_ms ? limit_ms : left_ms;
-    if (limit_ms <= 0) {
+    const struct qn_pace given = {.start_ms = options->interval_start_ms,
+                                  .step_ms = options->interval_step_ms,
+                                  .max_ms = options->interval_max_ms,
+                                  .retries_max = options->max_retries};
+    const struct qn_pace of_url = url == NULL ? (struct qn_pace){0} : qn_url_retry(url);
+    return qn_pace_or(&given, &of_url);
+}
+
+static void begin(struct attempts *attempts, const char *url, const quern_client_options *options)
+{
+    *attempts = (struct attempts){.pace = qn_link_pace(options, url)};
+    attempts->until_mono_ns = qn_clock_mono_ns() + options->connect_wait_ms * QN_NS_PER_MS;
+    if (options->connect_wait_ms == 0 && attempts->pace.retries_max != 0 && !options->no_wait) {
+        attempts->until_mono_ns = INT64_MAX;
+    }
+    qn_random_init(&attempts->random);
+}
+
+/* After a failure. False: that was the last attempt. */
+static bool rest(struct attempts *attempts)
+{
+    int64_t left_ms = (attempts->until_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS;
+    int64_t pause_ms = qn_pace_next_ms(&attempts->pace, attempts->failures, &attempts->random);
+    attempts->failures++;
+    if (left_ms <= 0 || qn_pace_ends(&attempts->pace, attempts->failures)) {
         return false;
     }
-    (void)poll(NULL, 0, (int)(1 + qn_random_below(random, (uint64_t)limit_ms)));
+    (void)poll(NULL, 0, (int)(pause_ms < left_ms ? pause_ms : left_ms));
     return true;
 }
 
@@ -39,12 +65,10 @@ quern_status qn_link_open(const char *url, const quern_client_options *options,
         .failover = &rules,
         .create = true,
     };
-    struct qn_random random;
-    int64_t until_mono_ns = qn_clock_mono_ns() + options->connect_wait_ms * QN_NS_PER_MS;
+    struct attempts attempts;
+    begin(&attempts, url, options);
     quern_status status = qn_broker_open(url, &how, ret_broker, err);
-    qn_random_init(&random);
-    for (unsigned attempt = 0;
-         qn_broker_may_come(url, status) && rest(&random, attempt, until_mono_ns); attempt++) {
+    while (qn_broker_may_come(url, status) && rest(&attempts)) {
         status = qn_broker_open(url, &how, ret_broker, err);
     }
     return status;

@@ -20,7 +20,7 @@
 #include "base/cond.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "pool/thread.h"
+#include "base/thread.h"
 
 struct thread {
     struct qn_list node; /* in pool->threads, or in pool->ended */

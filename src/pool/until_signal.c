@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "pool/thread.h"
+#include "base/thread.h"
 
 struct reader {
     struct reader *next; /* guarded by list_mutex */

@@ -29,8 +29,8 @@
 #define COMMAND_TIMEOUT_MS 10000
 #define DB_MAX 1000000
 #define KNOWN_PARAMS                                                                               \
-    "db, password_file, failover, wait, wait_ms, " QN_TLS_PARAMS                                   \
-    " and, for the program quern, password_env"
+    "db, password_file, failover, wait, wait_ms, interval_{start,step,max}_ms, "                   \
+    "max_retries, " QN_TLS_PARAMS " and, for the program quern, password_env"
 
 static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
 {
@@ -53,6 +53,7 @@ static quern_status read_db(const char *text, int64_t *ret_db, quern_error *err)
 /* Parts of an endpoint that are not yet in its memory. */
 struct draft {
     const char *password;
+    const char *file; /* "": none */
     char from_file[QN_PASSWORD_SIZE];
 };
 
@@ -63,6 +64,7 @@ static quern_status read_password_file(const char *path, struct draft *draft, qu
                             "redis: the URL has a password and a password_file");
     }
     draft->password = draft->from_file;
+    draft->file = path;
     return qn_password_file_read("password_file", path, draft->from_file, err);
 }
 
@@ -138,6 +140,7 @@ struct texts {
     const char *path; /* of a socket; "": none */
     const char *user;
     const char *password;
+    const char *password_file;
 };
 
 static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts *texts,
@@ -146,7 +149,8 @@ static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts 
     bool is_ipv6 = strchr(texts->host, ':') != NULL;
     const char *scheme = endpoint->peer.tls != NULL ? "rediss" : "redis";
     size_t size = 2 * (strlen(texts->host) + strlen(texts->port) + strlen(texts->path)) +
-                  strlen(texts->user) + strlen(texts->password) + 128;
+                  strlen(texts->user) + strlen(texts->password) + strlen(texts->password_file) +
+                  128;
     endpoint->memory = qn_secret_alloc(size);
     if (endpoint->memory == NULL) {
         return qn_error_nomem(err);
@@ -157,6 +161,7 @@ static quern_status copy_texts(struct qn_endpoint *endpoint, const struct texts 
     endpoint->peer.path = copy_text(&at, texts->path);
     endpoint->user = copy_text(&at, texts->user);
     endpoint->password = copy_text(&at, texts->password);
+    endpoint->password_file = copy_text(&at, texts->password_file);
     endpoint->peer.address = at;
     size_t left = size - (size_t)(at - endpoint->memory);
     if (endpoint->mode == QN_SERVER_CLUSTER) {
@@ -181,7 +186,7 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
         .db = -1, /* not given */
         .peer = {.connect_timeout_ms = CONNECT_TIMEOUT_MS, .timeout_ms = COMMAND_TIMEOUT_MS},
     };
-    struct draft draft = {.password = url->password};
+    struct draft draft = {.password = url->password, .file = ""};
     quern_status status = read_place(endpoint, url, err);
     if (status == QUERN_OK) {
         status = read_params(endpoint, url, &draft, err);
@@ -203,7 +208,8 @@ quern_status qn_endpoint_init(struct qn_endpoint *endpoint, const struct qn_url 
                                     .port = url->port[0] == '\0' ? "6379" : url->port,
                                     .path = is_socket ? url->path : "",
                                     .user = url->user,
-                                    .password = draft.password};
+                                    .password = draft.password,
+                                    .password_file = draft.file};
         status = copy_texts(endpoint, &texts, err);
     }
     if (status != QUERN_OK) {
@@ -266,7 +272,8 @@ quern_status qn_endpoint_at(const struct qn_endpoint *model, const char *host, c
                                 .port = port,
                                 .path = host[0] == '\0' ? model->peer.path : "",
                                 .user = model->user,
-                                .password = model->password};
+                                .password = model->password,
+                                .password_file = model->password_file};
     quern_status status = copy_texts(endpoint, &texts, err);
     if (status != QUERN_OK) {
         qn_free(endpoint);

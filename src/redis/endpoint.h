@@ -21,7 +21,8 @@ struct qn_endpoint {
                            * tls is a reference of the endpoint's */
     const char *user;     /* "": the default user */
     const char *password; /* "": none */
-    const char *name;     /* for CLIENT SETNAME */
+    const char *password_file; /* read again at each login, as it may change; "": none */
+    const char *name;          /* for CLIENT SETNAME */
     int64_t db;
     enum qn_server_mode mode;
     _Atomic bool has_answered; /* it has greeted us once */

@@ -5,6 +5,9 @@
  * user without any right may still send it. SELECT follows where another database than 0 is wanted.
  * Both go out in one write. A server that does not know HELLO is older than 6.0.
  *
+ * A password_file is read at each login, so that a password that was changed is used without a
+ * restart; while it cannot be read, the one that was read before is.
+ *
  * The password goes into one block, which is wiped. A server may quote the request in its error, so
  * the error is not repeated if it contains the password. */
 #include "redis/handshake.h"
@@ -13,9 +16,11 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "redis/encode.h"
+#include "redis/password_file.h"
 #include "redis/server_error.h"
 
 #define VERSION_MIN 602 /* 6.2 */
@@ -34,23 +39,36 @@ static void put_command(char **at, const char **words, size_t count)
     qn_encode(at, words, sizes, count);
 }
 
+struct login {
+    const char *password;
+    char from_file[QN_PASSWORD_SIZE];
+};
+
+static void find_password(const struct qn_endpoint *endpoint, struct login *login)
+{
+    login->password = endpoint->password;
+    if (endpoint->password_file[0] != '\0' &&
+        qn_password_file_read("password_file", endpoint->password_file, login->from_file, NULL) ==
+            QUERN_OK) {
+        login->password = login->from_file;
+    }
+}
+
 /* The login: the name of the connection, user and password, and the number of the database. */
-static void write_greeting(const struct qn_connection *connection, char **at)
+static void write_greeting(const struct qn_connection *connection, const struct login *login,
+                           char **at)
 {
     const struct qn_endpoint *endpoint = connection->endpoint;
-    bool known = endpoint->user[0] != '\0' || endpoint->password[0] != '\0';
+    bool known = endpoint->user[0] != '\0' || login->password[0] != '\0';
     char name[NAME_SIZE];
     char db[NUMBER_SIZE];
     (void)snprintf(name, sizeof name, "%s%s%s", endpoint->name,
                    connection->role[0] == '\0' ? "" : "-", connection->role);
     (void)snprintf(db, sizeof db, "%lld", (long long)endpoint->db);
-    const char *hello[] = {"HELLO",
-                           "2",
-                           "SETNAME",
-                           name,
-                           "AUTH",
-                           endpoint->user[0] == '\0' ? "default" : endpoint->user,
-                           endpoint->password};
+    const char *hello[] = {"HELLO",        "2",
+                           "SETNAME",      name,
+                           "AUTH",         endpoint->user[0] == '\0' ? "default" : endpoint->user,
+                           login->password};
     const char *select[] = {"SELECT", db};
     put_command(at, hello, known ? 7 : 4);
     if (endpoint->db != 0) {
@@ -58,17 +76,17 @@ static void write_greeting(const struct qn_connection *connection, char **at)
     }
 }
 
-static quern_status send_greeting(struct qn_connection *connection, int64_t deadline_mono_ns,
-                                  quern_error *err)
+static quern_status send_greeting(struct qn_connection *connection, const struct login *login,
+                                  int64_t deadline_mono_ns, quern_error *err)
 {
-    size_t out_size = FRAME_SIZE + NAME_SIZE + strlen(connection->endpoint->user) +
-                      strlen(connection->endpoint->password);
+    size_t out_size =
+        FRAME_SIZE + NAME_SIZE + strlen(connection->endpoint->user) + strlen(login->password);
     char *out = qn_alloc(out_size);
     if (out == NULL) {
         return qn_error_nomem(err);
     }
     char *at = out;
-    write_greeting(connection, &at);
+    write_greeting(connection, login, &at);
     quern_status status =
         qn_connection_send(connection, out, (size_t)(at - out), deadline_mono_ns, err);
     explicit_bzero(out, out_size);
@@ -76,11 +94,11 @@ static quern_status send_greeting(struct qn_connection *connection, int64_t dead
     return status;
 }
 
-static quern_status refuse_server(const struct qn_connection *connection,
+static quern_status refuse_server(const struct qn_connection *connection, const struct login *login,
                                   const struct qn_reply *reply, quern_error *err)
 {
     const char *address = connection->endpoint->peer.address;
-    const char *password = connection->endpoint->password;
+    const char *password = login->password;
     if (strncmp(reply->data, "ERR unknown command", 19) == 0) {
         return qn_error_set(
             err, QUERN_E_UNSUPPORTED,
@@ -126,7 +144,7 @@ static quern_status judge_place(const struct qn_connection *connection, const ch
         return qn_error_set(err, QUERN_E_UNSUPPORTED, "%s: runs in %.20s mode: %s is required",
                             address, mode, wanted[kind].words);
     }
-    if (kind == QN_SERVER_STANDALONE &&
+    if (kind == QN_SERVER_STANDALONE && !QN_BUG(REPLICA_IS_MASTER) &&
         (strcmp(role, "replica") == 0 || strcmp(role, "slave") == 0)) {
         return qn_error_set(err, QUERN_E_BUSY,
                             "%s: this is a replica, and nothing can be stored here (READONLY)",
@@ -135,12 +153,12 @@ static quern_status judge_place(const struct qn_connection *connection, const ch
     return QUERN_OK;
 }
 
-static quern_status judge(const struct qn_connection *connection, const struct qn_reply *hello,
-                          quern_error *err)
+static quern_status judge(const struct qn_connection *connection, const struct login *login,
+                          const struct qn_reply *hello, quern_error *err)
 {
     const char *address = connection->endpoint->peer.address;
     if (hello->type == QN_REPLY_ERROR) {
-        return refuse_server(connection, hello, err);
+        return refuse_server(connection, login, hello, err);
     }
     const char *version = field(hello, "version");
     const char *mode = field(hello, "mode");
@@ -157,13 +175,14 @@ static quern_status judge(const struct qn_connection *connection, const struct q
     return judge_place(connection, mode, field(hello, "role"), err);
 }
 
-static quern_status receive_answers(struct qn_connection *connection, struct qn_arena *arena,
-                                    int64_t deadline_mono_ns, quern_error *err)
+static quern_status receive_answers(struct qn_connection *connection, const struct login *login,
+                                    struct qn_arena *arena, int64_t deadline_mono_ns,
+                                    quern_error *err)
 {
     struct qn_reply *reply = NULL;
     quern_status status = qn_connection_receive(connection, arena, deadline_mono_ns, &reply, err);
     if (status == QUERN_OK) {
-        status = judge(connection, reply, err);
+        status = judge(connection, login, reply, err);
     }
     if (status == QUERN_OK && connection->endpoint->db != 0) {
         status = qn_connection_receive(connection, arena, deadline_mono_ns, &reply, err);
@@ -192,10 +211,13 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
                           quern_error *err)
 {
     struct qn_arena arena = {0};
-    quern_status status = send_greeting(connection, deadline_mono_ns, err);
+    struct login login;
+    find_password(connection->endpoint, &login);
+    quern_status status = send_greeting(connection, &login, deadline_mono_ns, err);
     if (status == QUERN_OK) {
-        status = receive_answers(connection, &arena, deadline_mono_ns, err);
+        status = receive_answers(connection, &login, &arena, deadline_mono_ns, err);
     }
+    explicit_bzero(&login, sizeof login);
     qn_arena_finish(&arena);
     if (status == QUERN_E_TIMEOUT) {
         return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",

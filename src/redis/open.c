@@ -118,6 +118,8 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
             qn_failover_answer(failover, choice.generation);
         } else if (may_pass(status)) {
             qn_failover_fail(failover, &choice, &error);
+        } else {
+            qn_failover_refuse(failover, &choice, &error);
         }
     }
     if (status != QUERN_OK && cycle > 1 && may_pass(status)) {

@@ -20,6 +20,7 @@
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "broker/reload.h"
+#include "broker/url/url_retry.h"
 #include "pool/until_signal.h"
 #include "task/limits.h"
 
@@ -247,6 +248,7 @@ quern_status quern_scheduler_new_sized(const char *url, const quern_scheduler_op
     scheduler->opener_pid = getpid();
     scheduler->must_sync = true;
     qn_random_init(&scheduler->random);
+    scheduler->pace = qn_url_retry(url);
     quern_status status = read_options(scheduler, options, options_size, err);
     if (status == QUERN_OK && scheduler->wake_fd < 0) {
         status = qn_error_set(err, QUERN_E_FULL, "no descriptor: %s", strerror(errno));
@@ -361,16 +363,12 @@ static bool is_lasting(quern_status status)
 static int64_t note_failure(struct quern_scheduler *scheduler, const quern_error *error)
 {
     int64_t boot_ms = qn_clock_boot_ms(scheduler->clock);
-    uint32_t doublings = scheduler->failures < 5 ? scheduler->failures : 5;
-    int64_t limit_ms = (int64_t)QN_BACKOFF_MS_MIN << doublings;
-    limit_ms = limit_ms < QN_BACKOFF_MS_MAX ? limit_ms : QN_BACKOFF_MS_MAX;
     if (scheduler->failures == 0 || boot_ms - scheduler->logged_at_boot_ms >= LOG_AGAIN_MS) {
         scheduler->logged_at_boot_ms = boot_ms;
         QN_LOG(&scheduler->log, QUERN_LOG_WARN, "broker does not answer the scheduler",
                QN_LOG_TEXT("error", error->text));
     }
-    scheduler->failures++;
-    return 1 + (int64_t)qn_random_below(&scheduler->random, (uint64_t)limit_ms);
+    return qn_pace_next_ms(&scheduler->pace, scheduler->failures++, &scheduler->random);
 }
 
 static void note_success(struct quern_scheduler *scheduler)
@@ -403,6 +401,9 @@ static quern_status advance(struct quern_scheduler *scheduler, int64_t *ret_slee
 
 static bool must_end(const struct quern_scheduler *scheduler, quern_status status, quern_error *err)
 {
+    if (qn_pace_ends(&scheduler->pace, scheduler->failures + (scheduler->url != NULL ? 2 : 1))) {
+        return true;
+    }
     if (scheduler->url != NULL) {
         return !qn_broker_may_come(scheduler->url, status);
     }

@@ -56,11 +56,6 @@
 #define QN_HISTORY_DAYS 90
 #define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
 
-/* Between two attempts while the broker does not answer, with full jitter: when it is back, each
- * thread uses it within a second. */
-#define QN_BACKOFF_MS_MIN 50
-#define QN_BACKOFF_MS_MAX 1000
-
 /* Priorities are from -this to this. On SQLite a task of priority p stands p * QN_PRIORITY_STEP
  * before its number in its queue: that is more numbers than a counter gives in 89 years at 100 000
  * a second, and few enough that no sum with a number up to 2^62 overflows. */

@@ -6,10 +6,10 @@
  * ended when no member that keeps trying fails any more. */
 #include "worker/backoff.h"
 
+#include "base/bug.h"
 #include "base/clock.h"
-#include "task/limits.h"
 
-enum { DOUBLINGS_MAX = 5, LOG_EACH_MS = 60000 };
+enum { LOG_EACH_MS = 60000 };
 
 void qn_backoff_group_init(struct qn_backoff_group *group, struct qn_log *log,
                            void (*wake)(void *user), void *user)
@@ -91,6 +91,11 @@ void qn_backoff_finish(struct qn_backoff *backoff)
     (void)pthread_mutex_unlock(&group->mutex);
 }
 
+static bool is_refusal(quern_status status)
+{
+    return status == QUERN_E_DENIED || status == QUERN_E_BROKER;
+}
+
 /* With the mutex held. */
 static void back_off(struct qn_backoff *backoff, const quern_error *error, int64_t now_mono_ns)
 {
@@ -100,14 +105,31 @@ static void back_off(struct qn_backoff *backoff, const quern_error *error, int64
     }
     backoff->error = *error;
     backoff->same_count++;
-    uint32_t doublings = backoff->failures < DOUBLINGS_MAX ? backoff->failures : DOUBLINGS_MAX;
-    uint64_t cap_ms = (uint64_t)QN_BACKOFF_MS_MIN << doublings;
-    cap_ms = cap_ms < QN_BACKOFF_MS_MAX ? cap_ms : QN_BACKOFF_MS_MAX;
-    int64_t delay_ms = 1 + (int64_t)qn_random_below(&backoff->random, cap_ms);
+    bool refused = is_refusal(error->code) && backoff->same_count > 2 && !QN_BUG(REFUSAL_UNNOTICED);
+    atomic_store(&backoff->refusal, refused ? (int)error->code : QUERN_OK);
+    int64_t delay_ms = qn_pace_next_ms(&backoff->group->pace, backoff->failures, &backoff->random);
     backoff->failures++;
     atomic_store(&backoff->retry_at_mono_ns, now_mono_ns + delay_ms * QN_NS_PER_MS);
     if (atomic_load(&backoff->since_mono_ns) == 0) {
         atomic_store(&backoff->since_mono_ns, now_mono_ns);
+    }
+}
+
+/* since_ms < 0: it begins, without a time: the call that failed may itself have waited long. */
+static void log_failure(struct qn_backoff_group *group, const quern_error *error, int64_t since_ms)
+{
+    bool refused = is_refusal(error->code);
+    if (since_ms < 0) {
+        QN_LOG(group->log, QUERN_LOG_ERROR,
+               refused ? "broker refuses this worker" : "broker does not answer",
+               QN_LOG_TEXT("status", quern_status_name(error->code)),
+               QN_LOG_TEXT("error", error->text));
+    } else {
+        QN_LOG(group->log, QUERN_LOG_ERROR,
+               refused ? "broker refuses this worker" : "broker does not answer",
+               QN_LOG_NUMBER("since_ms", since_ms),
+               QN_LOG_TEXT("status", quern_status_name(error->code)),
+               QN_LOG_TEXT("error", error->text));
     }
 }
 
@@ -117,24 +139,20 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&group->mutex);
     bool begins = is_new(group, now_mono_ns);
-    bool logs = begins || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
+    bool turns = is_refusal(error->code) && (begins || !group->refused);
+    bool logs =
+        begins || turns || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;
     group->witnessed_since_mono_ns = backoff->is_witness ? 0 : group->witnessed_since_mono_ns;
     group->failures = begins ? 1 : group->failures + 1;
+    group->refused = turns || (!begins && group->refused);
     int64_t since_ms = (now_mono_ns - group->since_mono_ns) / QN_NS_PER_MS;
     back_off(backoff, error, now_mono_ns);
     (void)pthread_mutex_unlock(&group->mutex);
-    if (begins) { /* without a time: the call that failed may itself have waited long */
-        QN_LOG(group->log, QUERN_LOG_ERROR, "broker does not answer",
-               QN_LOG_TEXT("status", quern_status_name(error->code)),
-               QN_LOG_TEXT("error", error->text));
-    } else if (logs) {
-        QN_LOG(group->log, QUERN_LOG_ERROR, "broker does not answer",
-               QN_LOG_NUMBER("since_ms", since_ms),
-               QN_LOG_TEXT("status", quern_status_name(error->code)),
-               QN_LOG_TEXT("error", error->text));
+    if (logs) {
+        log_failure(group, error, begins ? -1 : since_ms);
     }
 }
 
@@ -160,6 +178,7 @@ void qn_backoff_end(struct qn_backoff *backoff)
     }
     (void)pthread_mutex_lock(&group->mutex);
     backoff->failures = 0;
+    atomic_store(&backoff->refusal, QUERN_OK);
     atomic_store(&backoff->since_mono_ns, 0);
     for (struct qn_backoff *member = group->members; member != NULL; member = member->next) {
         atomic_store(&member->retry_at_mono_ns, 0);
@@ -186,6 +205,25 @@ bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t m
 static bool is_silence(quern_status status)
 {
     return status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT || status == QUERN_E_UNKNOWN;
+}
+
+bool qn_backoff_has_tried(struct qn_backoff *backoff, quern_error *err)
+{
+    struct qn_backoff_group *group = backoff->group;
+    (void)pthread_mutex_lock(&group->mutex);
+    bool has_tried =
+        atomic_load(&backoff->since_mono_ns) != 0 && qn_pace_ends(&group->pace, backoff->failures);
+    if (has_tried) {
+        *err = backoff->error;
+        err->code = is_silence(err->code) ? QUERN_E_CONNECT : err->code;
+    }
+    (void)pthread_mutex_unlock(&group->mutex);
+    return has_tried;
+}
+
+quern_status qn_backoff_refusal(const struct qn_backoff *backoff)
+{
+    return (quern_status)atomic_load(&backoff->refusal);
 }
 
 bool qn_backoff_is_alone(struct qn_backoff *backoff, int64_t ms)

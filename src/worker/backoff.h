@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* backoff.h - what the threads of a worker do while the broker does not answer.
  *
- * Each of them has a backoff of its own (full jitter, up to a second). All backoffs of a worker
+ * Each of them has a backoff of its own (full jitter, see base/pace.h). All backoffs of a worker
  * form a group, because an outage is one for the process: one line in the log when it begins, one
- * a minute, one when it ends. The first thread that gets an answer again ends the waiting of all
- * others, so that each uses the broker at once when it is back. */
+ * when it turns out that the broker refuses us, one a minute, one when it ends. The first thread
+ * that gets an answer again ends the waiting of all others, so that each uses the broker at once
+ * when it is back. */
 #ifndef QN_WORKER_BACKOFF_H
 #define QN_WORKER_BACKOFF_H
 
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "base/pace.h"
 #include "base/random.h"
 
 struct qn_backoff_group;
@@ -30,12 +32,14 @@ struct qn_backoff {
     bool is_lazy;               /* it may not try again for long: the outage can end without it */
     bool is_witness;            /* calls often: its answers show that the broker is there */
     _Atomic int64_t since_mono_ns;    /* 0: its latest call worked */
+    _Atomic int refusal;              /* see qn_backoff_refusal */
     _Atomic int64_t retry_at_mono_ns; /* 0: at once, another thread got an answer */
 };
 
 struct qn_backoff_group {
     pthread_mutex_t mutex; /* guards the rest; not held while a callback runs */
     struct qn_log *log;
+    struct qn_pace pace;      /* all zero: the usual one; set before the first failure */
     void (*wake)(void *user); /* the broker answers again: waiting threads may try */
     void *user;
     struct qn_backoff *members;
@@ -43,6 +47,7 @@ struct qn_backoff_group {
     int64_t logged_mono_ns;
     int64_t failed_mono_ns; /* the latest failure */
     uint32_t failures;
+    bool refused; /* in this outage the broker has refused the login or a command */
     int64_t witnessed_since_mono_ns;     /* witnesses get answers, and none failed; 0: not so */
     _Atomic int64_t answered_at_mono_ns; /* the latest answer to any member; 0: none yet */
 };
@@ -64,6 +69,12 @@ void qn_backoff_end(struct qn_backoff *backoff);
  * latest. Any thread. */
 bool qn_backoff_lasts(struct qn_backoff *backoff, quern_status status, int64_t ms,
                       quern_error *err);
+/* Whether its calls have failed as often in a row as the pace allows; err: the latest, as
+ * QUERN_E_CONNECT where no answer came. Any thread. */
+bool qn_backoff_has_tried(struct qn_backoff *backoff, quern_error *err);
+/* QUERN_E_DENIED, QUERN_E_BROKER: the broker has refused more than two calls in a row: it is there,
+ * but does not let this user in, or do that. QUERN_OK: not so. Any thread. */
+quern_status qn_backoff_refusal(const struct qn_backoff *backoff);
 /* Whether it alone has had no answer for this long, while the broker answered all witnesses. Not
  * where the broker refuses what it asks: that is an answer. Any thread. */
 bool qn_backoff_is_alone(struct qn_backoff *backoff, int64_t ms);

@@ -4,8 +4,8 @@
  * Opening fails at once for a lasting mistake: a wrong URL, a wrong password, a file that is not
  * ours. For a cause that may pass (a server that is down or loading, a locked database, a full
  * disk) quern_worker_run waits, as a running worker would, until quern_worker_stop is called; with
- * no_wait it is an error. Damaged data stops neither a running worker nor one that starts: the
- * keeper sends the heartbeat again at once, and logs the failure. */
+ * no_wait, or after max_retries, it is an error. Damaged data stops neither a running worker nor
+ * one that starts: the keeper sends the heartbeat again at once, and logs the failure. */
 #include "worker/begin.h"
 
 #include "base/error.h"
@@ -101,22 +101,32 @@ static quern_status attempt(struct quern_worker *worker, bool *ret_waits, quern_
     return status;
 }
 
+/* Whether that was the last attempt. QUERN_E_TIMEOUT would mean that handlers still run. */
+static bool gives_up(const struct quern_worker *worker, uint32_t failures, quern_error *error)
+{
+    bool is_there = error->code == QUERN_E_FULL || error->code == QUERN_E_BUSY;
+    bool ends = worker->options.no_wait || qn_pace_ends(&worker->backoffs.pace, failures);
+    if (ends && !is_there) {
+        error->code = QUERN_E_CONNECT;
+    }
+    return ends;
+}
+
 quern_status qn_begin_wait(struct quern_worker *worker, bool *ret_stopped, quern_error *err)
 {
     struct qn_backoff backoff;
     quern_error error = {0};
     bool waits = false;
+    uint32_t failures = worker->url != NULL ? 1 : 0; /* opening it failed */
     qn_backoff_init(&backoff, &worker->backoffs);
     quern_status status = attempt(worker, &waits, &error);
     *ret_stopped = false;
-    if (waits && worker->options.no_wait) {
-        waits = false;
-        /* QUERN_E_TIMEOUT would mean that handlers still run. */
-        bool is_there = status == QUERN_E_FULL || status == QUERN_E_BUSY;
-        status = is_there ? status : QUERN_E_CONNECT;
-        error.code = status;
-    }
     while (status != QUERN_OK && waits && !*ret_stopped) {
+        error.code = status;
+        if (gives_up(worker, ++failures, &error)) {
+            status = error.code;
+            break;
+        }
         qn_backoff_fail(&backoff, &error);
         int64_t left_ns = atomic_load(&backoff.retry_at_mono_ns) - qn_clock_mono_ns();
         while (left_ns > 0 && atomic_load(&worker->stops) == 0) {

@@ -6,7 +6,7 @@
  * not end at shutdown is treated like a handler: its set goes back, its thread is left alone. */
 #include "worker/groups.h"
 
-#include "pool/thread.h"
+#include "base/thread.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 #include "worker/run/report.h"

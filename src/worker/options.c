@@ -14,6 +14,7 @@
 #include "base/text/buf.h"
 #include "base/text/number.h"
 #include "base/text/str.h"
+#include "broker/url/url_retry.h"
 #include "task/retry.h"
 #include "task/task.h"
 #include "worker/internal.h"
@@ -40,6 +41,21 @@ static quern_status check_host(const char *host, quern_error *err)
                     : qn_error_set(err, QUERN_E_INVALID,
                                    "worker options: host is not 1 to %d visible ASCII characters",
                                    QN_NAME_SIZE_MAX - 1);
+}
+
+static struct qn_pace pace_of(const quern_worker_options *options)
+{
+    return (struct qn_pace){.start_ms = options->interval_start_ms,
+                            .step_ms = options->interval_step_ms,
+                            .max_ms = options->interval_max_ms,
+                            .retries_max = options->max_retries};
+}
+
+static quern_status check_retries(const quern_worker_options *options, quern_error *err)
+{
+    const struct qn_pace pace = pace_of(options);
+    quern_status status = qn_pace_check(&pace, err);
+    return status == QUERN_OK ? qn_retry_policy_check(&options->retry, err) : status;
 }
 
 static quern_status check_numbers(const quern_worker_options *options, quern_error *err)
@@ -105,11 +121,11 @@ static quern_status check_numbers(const quern_worker_options *options, quern_err
         return qn_error_set(err, QUERN_E_INVALID, "ack is %d, not default, early or late",
                             (int)options->ack);
     }
-    if (options->reserved != 0 ||
+    if (options->reserved != 0 || options->reserved_last != 0 ||
         !qn_sized_zero(options->reserved_too, sizeof options->reserved_too)) {
         return qn_error_set(err, QUERN_E_INVALID, "worker options: reserved is not 0");
     }
-    return qn_retry_policy_check(&options->retry, err);
+    return check_retries(options, err);
 }
 
 static quern_status check_queue(const char *url, const quern_queue *queues, size_t index,
@@ -258,6 +274,9 @@ quern_status qn_options_read(struct quern_worker *worker, const char *url,
     }
     fill_defaults(&read);
     worker->options = read;
+    const struct qn_pace given = pace_of(&read);
+    const struct qn_pace of_url = qn_url_retry(url);
+    worker->backoffs.pace = qn_pace_or(&given, &of_url);
     status = copy_queues(worker, err);
     if (status == QUERN_OK) {
         status = describe_queues(worker, err);

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
-#include "pool/thread.h"
+#include "base/thread.h"
 #include "worker/begin.h"
 #include "worker/commands.h"
 #include "worker/control.h"

@@ -11,7 +11,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has changed its size")
 
 #ifdef __LP64__ /* other sizes of pointers are not recorded */
-SIZE(quern_client_options, 80);
+SIZE(quern_client_options, 112);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_entry, 48);
@@ -41,7 +41,7 @@ SIZE(quern_tick, 40);
 SIZE(quern_worker_check, 96);
 SIZE(quern_worker_health, 1176);
 SIZE(quern_worker_info, 96);
-SIZE(quern_worker_options, 208);
+SIZE(quern_worker_options, 240);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 104);
 SIZE(quern_zygote_options, 24);

@@ -141,7 +141,7 @@ class BrokerTest(CliTest):
             self.assertIn("locked", self.fails(EXIT_TEMPORARY, "enqueue", "t"))
             self.assertEqual(self.json("queue", "list"), [])
             self.assertIn("locked",
-                          self.fails(EXIT_TEMPORARY, "work", "--no-wait", "--exec", "t=true"))
+                          self.fails(EXIT_TEMPORARY, "work", "--no-retry", "--exec", "t=true"))
         finally:
             db.close()
         self.ok("enqueue", "t")
@@ -153,7 +153,7 @@ class BrokerTest(CliTest):
                              (EXIT_BROKER, self.home), (EXIT_BROKER, "/proc/quern.db"),
                              (EXIT_BROKER, "redis://127.0.0.1:1"), (EXIT_CONFIG, "nats://there")):
             with self.subTest(broker=broker):
-                self.fails(code, "--broker", broker, "work", "--no-wait", "--exec", "t=true")
+                self.fails(code, "--broker", broker, "work", "--no-retry", "--exec", "t=true")
 
 
 class PipeTest(CliTest):

@@ -133,7 +133,7 @@ class StartTest(RedisTest):
         for args in COMMANDS:
             with self.subTest(args=args):
                 self.assertIn("r.sock", self.fails(EXIT_BROKER, *args))
-        self.fails(EXIT_BROKER, "work", "--no-wait", "--exec", "t=true")
+        self.fails(EXIT_BROKER, "work", "--no-retry", "--exec", "t=true")
         self.fails(EXIT_BROKER, "--broker", "redis://127.0.0.1:1", "stats")
 
     def test_work_waits_and_reports_it_once(self):
@@ -185,7 +185,7 @@ class StartTest(RedisTest):
 
     def test_work_ends_within_a_second_at_a_server_that_never_answers(self):
         for options, number in ((("--log-format", "json"), signal.SIGINT),
-                                (("--no-wait",), signal.SIGTERM), ((), signal.SIGHUP)):
+                                (("--no-retry",), signal.SIGTERM), ((), signal.SIGHUP)):
             with self.subTest(number=number):
                 worker = self.connect_to_silence(*options)
                 begun = time.monotonic()

@@ -121,7 +121,7 @@ class ScheduleRunTest(CliTest):
         self.fails(EXIT_USAGE, "schedule", "run", "--quiet", "--verbose")
         self.fails(EXIT_USAGE, "schedule", "run", "--log-format", "xml")
         self.fails(EXIT_CONFIG, "--broker", "gopher://x", "schedule", "run")
-        self.fails(EXIT_BROKER, "--broker", "redis://127.0.0.1:1", "schedule", "run", "--no-wait")
+        self.fails(EXIT_BROKER, "--broker", "redis://127.0.0.1:1", "schedule", "run", "--no-retry")
 
     def test_log_has_three_formats(self):
         process = self.start("schedule", "run", "--log-format", "json")

@@ -128,7 +128,7 @@ class AclTest(QuernTest):
             self.act("client", "enqueue", *words)
         self.act("client", "enqueue", "--from", "-", input='{"type":"mail"}\n' * 300)
         self.assertEqual(self.refused("client"), [])
-        for words in (["work", "--exec", "mail=true", "--drain", "--no-wait"],
+        for words in (["work", "--exec", "mail=true", "--drain", "--no-retry"],
                       ["task", "delete", "a"], ["task", "archive", "a"],
                       ["queue", "pause", "default"],
                       ["queue", "remove", "default", "--force", "--yes"]):
@@ -177,7 +177,7 @@ class AclTest(QuernTest):
             act(*words)
         self.assertEqual(self.refused("inspector"), [])
         result = self.run_quern("--broker", self.redis.url("inspector", "secret"), "work",
-                                "--exec", "mail=true", "--drain", "--no-wait", encoding="utf-8")
+                                "--exec", "mail=true", "--drain", "--no-retry", encoding="utf-8")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("NOPERM", result.stderr)
 

@@ -75,6 +75,7 @@ static quern_client_options client_options(const struct qn_cli *cli)
     int64_t wait_ms = qn_args_number(&cli->args, OPTION_WAIT_BROKER, 0);
     return (quern_client_options){.room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0),
                                   .connect_wait_ms = wait_ms,
+                                  .no_wait = qn_cli_no_retry(cli),
                                   .command_timeout_ms = wait_ms};
 }
 
@@ -134,6 +135,9 @@ static int check_options(const struct qn_cli *cli)
     if (from != NULL && args->operand_count > 0) {
         return qn_cli_usage(cli, "--from takes the type from each line: leave '%s' out",
                             qn_args_operand(args, 0));
+    }
+    if (qn_cli_no_retry(cli) && qn_args_given(args, OPTION_WAIT_BROKER)) {
+        return qn_cli_usage(cli, "--no-retry and --wait-broker exclude each other");
     }
     if (from != NULL && qn_args_given(args, OPTION_ID)) {
         return qn_cli_usage(cli, "--id cannot be given for all lines of --from");

@@ -244,7 +244,7 @@ static int check_lists(const struct qn_cli *cli, size_t first)
         for (size_t k = 0;
              (only = qn_args_repeat(&cli->args, first + QN_POLICY_ONLY_RETRY, k)) != NULL; k++) {
             if (have_same_pattern(no, only)) {
-                return qn_cli_usage(cli, "--no-retry and --only-retry exclude each other");
+                return qn_cli_usage(cli, "--no-retry-on and --only-retry exclude each other");
             }
         }
     }

@@ -38,7 +38,7 @@ enum qn_policy {
         {"backoff", "[PATTERN=]WHAT", "delay of retries, see the manual", \
          QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
     [(first) + QN_POLICY_NO_RETRY] = \
-        {"no-retry", "[PATTERN=]CLASS,...", "errors that are not retried", \
+        {"no-retry-on", "[PATTERN=]CLASS,...", "errors that are not retried", \
          QN_OPTION_TEXT, .repeats = true, .unlisted = true}, \
     [(first) + QN_POLICY_ONLY_RETRY] = \
         {"only-retry", "[PATTERN=]CLASS,...", "errors that alone are retried", \

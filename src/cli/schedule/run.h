@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-#define QN_SCHEDULE_RUN_OPTION_COUNT 7
+#define QN_SCHEDULE_RUN_OPTION_COUNT 6
 extern const struct qn_option qn_schedule_run_options[QN_SCHEDULE_RUN_OPTION_COUNT];
 
 int qn_schedule_run(struct qn_cli *cli);

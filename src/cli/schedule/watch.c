@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/memory/alloc.h"
+#include "base/thread.h"
 #include "cli/supervise/notify.h"
-#include "pool/thread.h"
 
 enum { TICK_MS = 500, START_WAIT_MS = 5000 };
 

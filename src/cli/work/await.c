@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* await.c - waits for a broker that is not available yet.
+/* await.c - waits for a broker that is not available yet, as long as its URL allows.
  *
  * A server may start, a locked file be released, a full disk be cleared; a wrong password or URL
  * stays wrong, and is reported at once. A signal that ends the program meanwhile: signal.c. */
@@ -7,37 +7,37 @@
 
 #include <time.h>
 
-#include "base/random.h"
+#include "base/pace.h"
 #include "broker/broker.h"
+#include "broker/url/url_retry.h"
 
-#define PAUSE_MS_MIN 50
-#define PAUSE_MS_MAX 1000
-
-static void sleep_ms(uint64_t ms)
+static void sleep_ms(int64_t ms)
 {
     struct timespec pause = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&pause, NULL); /* cut short by a signal: tries again a little earlier */
 }
 
+/* After a first attempt that failed. */
 static int keep_trying(struct qn_cli *cli, const char *url, quern_inspector **ret_inspector)
 {
-    struct qn_random random;
-    quern_error err;
+    const struct qn_pace pace = qn_url_retry(url);
     const quern_inspector_options options = {.create = true};
-    uint64_t pause_ms = PAUSE_MS_MIN;
+    struct qn_random random;
+    quern_status status = QUERN_E_CONNECT;
+    quern_error err;
     qn_random_init(&random);
-    for (;;) {
-        sleep_ms(pause_ms / 2 + qn_random_below(&random, pause_ms));
-        quern_status status = quern_inspector_open(url, &options, ret_inspector, &err);
+    for (uint32_t failures = 1; !qn_pace_ends(&pace, failures); failures++) {
+        sleep_ms(qn_pace_next_ms(&pace, failures - 1, &random));
+        status = quern_inspector_open(url, &options, ret_inspector, &err);
         if (status == QUERN_OK) {
             qn_cli_message(cli, "the broker answers");
             return QN_EXIT_OK;
         }
         if (!qn_broker_may_come(url, status)) {
-            return qn_cli_open_failed(cli, &err);
+            break;
         }
-        pause_ms = pause_ms * 2 < PAUSE_MS_MAX ? pause_ms * 2 : PAUSE_MS_MAX;
     }
+    return qn_cli_open_failed(cli, &err);
 }
 
 int qn_work_await(struct qn_cli *cli, bool wait, quern_inspector **ret_inspector)

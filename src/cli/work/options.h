@@ -21,7 +21,6 @@ enum qn_work_option {
     OPTION_LEASE,
     OPTION_HOST,
     OPTION_UNKNOWN,
-    OPTION_NO_WAIT,
     OPTION_QUIET,
     OPTION_VERBOSE,
     OPTION_LOG_FORMAT,

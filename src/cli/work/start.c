@@ -90,7 +90,7 @@ static int report_with(const struct qn_work *work, quern_inspector *inspector, c
 int qn_work_start(struct qn_work *work, const char *url)
 {
     quern_inspector *inspector = NULL;
-    int exit_code = qn_work_await(work->cli, !work->no_wait, &inspector);
+    int exit_code = qn_work_await(work->cli, !work->no_retry, &inspector);
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }

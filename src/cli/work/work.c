@@ -213,7 +213,7 @@ static quern_worker_options worker_options(struct qn_work *work)
         .prefetch_max = (int32_t)qn_args_number(args, OPTION_PREFETCH, 0),
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .stall_timeout_ms = qn_args_number(args, OPTION_STALL_TIMEOUT, 0),
-        .no_wait = work->no_wait,
+        .no_wait = work->no_retry,
         .on_log = on_log,
         .on_run = on_run,
         .user = work,
@@ -365,7 +365,7 @@ static int run_work(struct qn_cli *cli)
     work->drain = qn_args_given(args, OPTION_DRAIN);
     work->until_idle = qn_args_given(args, OPTION_UNTIL_IDLE);
     work->aggregates = qn_args_given(args, OPTION_AGGREGATE);
-    work->no_wait = qn_args_given(args, OPTION_NO_WAIT);
+    work->no_retry = qn_cli_no_retry(work->cli);
     work->log.json = cli->json;
     work->log.verbose = qn_args_given(args, OPTION_VERBOSE);
     work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG

@@ -23,7 +23,7 @@ struct qn_work {
     bool strict;
     bool drain;
     bool until_idle;
-    bool no_wait;
+    bool no_retry;
     bool aggregates;
     bool reloads;                             /* on HUP */
     struct qn_handlers_zygote_start handlers; /* its path is NULL: commands only */

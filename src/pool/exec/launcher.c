@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/list.h"
-#include "pool/thread.h"
+#include "base/thread.h"
 
 enum { EVENTS_MAX = 64 }; /* at a time: others need the mutex, too */
 

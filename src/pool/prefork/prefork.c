@@ -26,6 +26,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/thread.h"
 #include "pool/prefork/inside/children.h"
 #include "pool/prefork/inside/cpu_watch.h"
 #include "pool/prefork/inside/ending.h"
@@ -34,7 +35,6 @@
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/state.h"
 #include "pool/prefork/inside/window.h"
-#include "pool/thread.h"
 #include "quern/log.h"
 
 enum { EVENTS_MAX = 64, END_MS = 1000 };

@@ -179,8 +179,8 @@ static void report(struct qn_failover *failover, const struct qn_link_event *eve
     }
 }
 
-void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choice *choice,
-                      const quern_error *error)
+static void note_failure(struct qn_failover *failover, const struct qn_server_choice *choice,
+                         const quern_error *error, bool leaves)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
     (void)pthread_mutex_lock(&failover->mutex);
@@ -194,11 +194,23 @@ void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choic
         .text = error->text,
         .attempts = failover->attempts,
         .failing_for_ms = (now_mono_ns - failover->failing_since_mono_ns) / QN_NS_PER_MS};
-    if (qn_failover_is_current(failover, choice->generation)) {
+    if (leaves && qn_failover_is_current(failover, choice->generation)) {
         leave(failover, choice->generation);
     }
     (void)pthread_mutex_unlock(&failover->mutex);
     report(failover, &event);
+}
+
+void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choice *choice,
+                      const quern_error *error)
+{
+    note_failure(failover, choice, error, true);
+}
+
+void qn_failover_refuse(struct qn_failover *failover, const struct qn_server_choice *choice,
+                        const quern_error *error)
+{
+    note_failure(failover, choice, error, false);
 }
 
 void qn_failover_answer(struct qn_failover *failover, uint64_t generation)

@@ -32,7 +32,7 @@ enum qn_failover_strategy {
 
 /* What happens to the link, for logs and callbacks. The texts are borrowed. */
 enum qn_link_event_kind {
-    QN_LINK_FAILED,  /* an attempt to connect; status and text are set */
+    QN_LINK_FAILED,  /* an attempt to connect or to log in; status and text are set */
     QN_LINK_SWITCHED /* another server is current now */
 };
 struct qn_link_event {
@@ -111,6 +111,10 @@ size_t qn_failover_cycle(struct qn_failover *failover);
 /* The server of this choice could not be used: from now on another one is current. */
 void qn_failover_fail(struct qn_failover *failover, const struct qn_server_choice *choice,
                       const quern_error *error);
+/* It refuses us (a wrong password, another kind of server): reported in the same way, but no other
+ * server may hide that mistake, so it stays current. */
+void qn_failover_refuse(struct qn_failover *failover, const struct qn_server_choice *choice,
+                        const quern_error *error);
 /* It answers. */
 void qn_failover_answer(struct qn_failover *failover, uint64_t generation);
 /* It answers on an open connection that it is not the one to use (any more): another is chosen

@@ -5,14 +5,14 @@
  * knows the new master, and that with a new epoch, while the others agree on the old one. One that
  * is gone costs ASK_MS at most, and is asked last the next time. An answer of an older epoch than
  * was seen before is refused, unless more than half of them give it: then they were reset. While
- * one of them replaces the master, no server is: the old one may be back, and all that it stores is
- * lost when the others make it a replica. */
+ * one of them replaces the master, no server is: all that the old one stores would be lost. */
 #include "redis/failover/sentinel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/error.h"
@@ -30,6 +30,7 @@
 #define LIST_SIZE (QN_SLOT_HOST_SIZE + QN_SLOT_PORT_SIZE + sizeof "[]:")
 #define PARAM_DB "db"
 #define PARAM_PASSWORD_FILE "password_file"
+#define PARAM_SENTINEL_PASSWORD_FILE "sentinel_password_file"
 
 /* --- The URL -------------------------------------------------------------------------- */
 
@@ -48,7 +49,9 @@ static struct qn_url url_of(const struct qn_url *url, const struct qn_slot_place
         for (size_t i = 0; i < url->param_count; i++) {
             const char *name = url->params[i].name;
             if (strcmp(name, PARAM_DB) != 0 && strcmp(name, PARAM_PASSWORD_FILE) != 0) {
-                made.params[made.param_count++] = url->params[i];
+                made.params[made.param_count] = url->params[i];
+                bool is_login = strcmp(name, PARAM_SENTINEL_PASSWORD_FILE) == 0;
+                made.params[made.param_count++].name = is_login ? PARAM_PASSWORD_FILE : name;
             }
         }
     }
@@ -103,19 +106,19 @@ static quern_status make_all(struct qn_sentinels *sentinels, const struct qn_url
     struct qn_url login = *url;
     struct qn_url data = url_of(url, &place, false);
     quern_status status = QUERN_OK;
-    if (params->sentinel_password_file != NULL) {
-        status = qn_password_file_read("sentinel_password_file", params->sentinel_password_file,
+    if (params->sentinel_password_file != NULL) { /* each node reads it: this is for the error */
+        status = qn_password_file_read(PARAM_SENTINEL_PASSWORD_FILE, params->sentinel_password_file,
                                        password, err);
+        explicit_bzero(password, sizeof password);
     }
     login.user = params->sentinel_user != NULL ? params->sentinel_user : "";
-    login.password = password;
+    login.password = "";
     if (status == QUERN_OK) {
         status = qn_endpoint_new(&data, terms, &sentinels->model, err);
     }
     if (status == QUERN_OK) {
         status = add_nodes(sentinels, list_of(url, list), &login, terms, err);
     }
-    explicit_bzero(password, sizeof password);
     return status;
 }
 
@@ -413,7 +416,8 @@ static quern_status decide(struct qn_sentinels *sentinels, const struct poll *po
                             "redis: the sentinels that answer know only an older master, %s:%s",
                             best->place.host, best->place.port);
     }
-    if (best->leaves) { /* were it back now, what it stores would be lost */
+    if (best->leaves &&
+        !QN_BUG(LEAVING_MASTER_USED)) { /* were it back now, what it stores would be lost */
         return qn_error_set(err, QUERN_E_BUSY,
                             "redis: the sentinels are about to replace the master %s:%s",
                             best->place.host, best->place.port);

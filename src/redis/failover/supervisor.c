@@ -9,7 +9,6 @@
 #include "redis/failover/supervisor.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,10 +16,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "redis/open.h"
 
 enum {
-    STACK_SIZE = 128 * 1024,
     CONNECT_MS = 500,
     PROBE_MS_MIN = 1000, /* of the preferred server; doubles while it is away */
     PROBE_MS_MAX = 60000,
@@ -238,24 +237,6 @@ static void *run(void *user)
     return NULL;
 }
 
-/* All signals are blocked in the thread: they are the program's. */
-static bool start_thread(struct qn_supervisor *supervisor)
-{
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&supervisor->thread, &attributes, run, supervisor);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return code == 0;
-}
-
 quern_status qn_supervisor_start(struct qn_supervisor *supervisor, struct qn_failover *failover,
                                  struct qn_sentinels *sentinels, quern_error *err)
 {
@@ -265,7 +246,9 @@ quern_status qn_supervisor_start(struct qn_supervisor *supervisor, struct qn_fai
         return QUERN_OK;
     }
     supervisor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    supervisor->runs = supervisor->stop_fd >= 0 && start_thread(supervisor);
+    supervisor->runs =
+        supervisor->stop_fd >= 0 &&
+        qn_thread_start_small(&supervisor->thread, "quern-failover", run, supervisor);
     if (!supervisor->runs) {
         if (supervisor->stop_fd >= 0) {
             (void)close(supervisor->stop_fd);

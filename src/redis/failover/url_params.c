@@ -6,12 +6,28 @@
 
 #include "base/error.h"
 
-enum param { FAILOVER, WAIT, WAIT_MS, MASTER, SENTINEL_USER, SENTINEL_PASSWORD_FILE, PARAM_COUNT };
+enum param {
+    FAILOVER,
+    WAIT,
+    WAIT_MS,
+    INTERVAL_START_MS,
+    INTERVAL_STEP_MS,
+    INTERVAL_MAX_MS,
+    MAX_RETRIES,
+    MASTER,
+    SENTINEL_USER,
+    SENTINEL_PASSWORD_FILE,
+    PARAM_COUNT
+};
 
 static const char *const names[PARAM_COUNT] = {
     [FAILOVER] = "failover",
     [WAIT] = "wait",
     [WAIT_MS] = "wait_ms",
+    [INTERVAL_START_MS] = "interval_start_ms",
+    [INTERVAL_STEP_MS] = "interval_step_ms",
+    [INTERVAL_MAX_MS] = "interval_max_ms",
+    [MAX_RETRIES] = "max_retries",
     [MASTER] = "master",
     [SENTINEL_USER] = "sentinel_user",
     [SENTINEL_PASSWORD_FILE] = "sentinel_password_file",
@@ -64,6 +80,19 @@ static quern_status read_param(struct qn_url_params *params, enum param param, c
     case WAIT_MS:
         status = read_number(names[param], value, QN_WAIT_MS_MAX, &params->wait_ms, err);
         break;
+    case INTERVAL_START_MS:
+        status = read_number(names[param], value, QN_PACE_MS_MAX, &params->pace.start_ms, err);
+        break;
+    case INTERVAL_STEP_MS:
+        status = read_number(names[param], value, QN_PACE_MS_MAX, &params->pace.step_ms, err);
+        break;
+    case INTERVAL_MAX_MS:
+        status = read_number(names[param], value, QN_PACE_MS_MAX, &params->pace.max_ms, err);
+        break;
+    case MAX_RETRIES:
+        status = read_number(names[param], value, QN_PACE_RETRIES_MAX, &number, err);
+        params->pace.retries_max = (uint32_t)number;
+        break;
     case MASTER:
         params->master = value;
         break;
@@ -100,6 +129,12 @@ quern_status qn_url_params_read(const struct qn_url *urls, size_t count,
         params.wait_count == 0) {
         status = qn_error_set(err, QUERN_E_INVALID,
                               "redis: wait_ms needs wait, the number of replicas to wait for");
+    }
+    if (status == QUERN_OK) {
+        status = qn_pace_check(&params.pace, err);
+        if (status != QUERN_OK) {
+            qn_error_prefix(err, "redis");
+        }
     }
     if (status == QUERN_OK) {
         *ret_params = params;

@@ -7,6 +7,7 @@
  * is no memory is given back by the next exchange. */
 #include "worker/fetch/response.h"
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "worker/fetch/leftover.h"
 #include "worker/internal.h"
@@ -472,6 +473,9 @@ quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchang
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
     status = keep_unanswered(worker, request, status, err);
     request->in_doubt = request->open && (status == QUERN_E_UNKNOWN || request->in_doubt);
+    if (QN_BUG(KEPT_OUTCOME_DROPPED) && status != QUERN_OK) {
+        request->exchange.outcome_count = 0;
+    }
     if (status == QUERN_OK) {
         take_applied(worker, request);
         take_late(worker, request);

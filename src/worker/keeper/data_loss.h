@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* data_loss.h - ends a worker whose data is gone for good. */
+/* data_loss.h - ends a worker whose data is gone for good, or that has tried often enough. */
 #ifndef QN_WORKER_KEEPER_DATA_LOSS_H
 #define QN_WORKER_KEEPER_DATA_LOSS_H
 

@@ -78,6 +78,7 @@ bool qn_beats_has_stalled(const struct quern_worker *worker, int64_t now_mono_ns
     const char *name = NULL;
     int64_t timeout_ms = worker->options.stall_timeout_ms;
     return timeout_ms > 0 && !QN_BUG(STALL_UNNOTICED) &&
-           (qn_beats_silence_ms(worker, now_mono_ns) >= timeout_ms ||
+           (qn_backoff_refusal(&worker->pump.backoff) != QUERN_OK ||
+            qn_beats_silence_ms(worker, now_mono_ns) >= timeout_ms ||
             qn_beats_hang_ms(worker, now_mono_ns, &name) > 0);
 }

@@ -4,8 +4,9 @@
  * A worker is live unless only a new process can help: a thread of it hangs, or the broker answers
  * its other threads but not the one that fetches. It is ready when it can fetch right now. A broker
  * that is away makes no worker dead: it would be away for the next process, too, and what runs
- * would be lost. Handlers that hang make it unready at once; it ends by itself after
- * stuck_timeout_ms.
+ * would be lost; nor does one that refuses the login or a command, until its administrator has
+ * mended that: it makes the worker unready at once. Handlers that hang do the same; it ends by
+ * itself after stuck_timeout_ms.
  *
  * Readers on other threads wait for the mutex of the worker for a second only: where it is held for
  * longer, a thread hangs with it. The thread of quern_worker_run looks from time to time, for the
@@ -124,9 +125,15 @@ static void check_broker(struct quern_worker *worker, quern_worker_health *healt
     bool is_silent = timeout_ms > 0 && silence_ms >= timeout_ms;
     bool is_alone =
         started && timeout_ms > 0 && qn_backoff_is_alone(&worker->pump.backoff, timeout_ms);
-    note(worker, health, BROKER, !is_silent, is_silent ? silence_ms : -1);
+    quern_status refusal = started ? qn_backoff_refusal(&worker->pump.backoff) : QUERN_OK;
+    bool is_refused = refusal != QUERN_OK;
+    note(worker, health, BROKER, !is_silent && !is_refused, is_silent ? silence_ms : -1);
     note(worker, health, FETCH, !is_alone, -1);
-    if (is_silent) {
+    if (is_refused) {
+        detail(health, BROKER,
+               refusal == QUERN_E_DENIED ? "it refuses the login"
+                                         : "it refuses requests for tasks, see the log");
+    } else if (is_silent) {
         detail(health, BROKER, "no answer");
     }
     if (is_alone) {

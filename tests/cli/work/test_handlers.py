@@ -280,7 +280,7 @@ QUERN_HANDLERS(mux, err)
         for kind in ("own", "other", "hang", "crash", "sh"):
             self.enqueue(kind, "", "--id", kind)
         result = self.quern("work", "--until-idle", "--handlers", "handlers.so", "--exec",
-                            "sh=exit 2", "--no-retry", "other=tls", "--retry-max", "other=3",
+                            "sh=exit 2", "--no-retry-on", "other=tls", "--retry-max", "other=3",
                             "--timeout", "hang=200ms", "--kill-after", "hang=200ms", "--ack-on",
                             "hang=timeout", "--on-crash", "crash=archive", "--retry-max", "sh=9")
         self.assertEqual(result.returncode, EXIT_TASKS_FAILED, result.stderr)
@@ -313,9 +313,9 @@ QUERN_HANDLERS(mux, err)
     def test_options_of_patterns_that_nobody_serves_are_refused(self):
         self.example()
         for words in (("--timeout", "hello=1s"), ("--timeout", "greet=soon"),
-                      ("--retry-max", "greet=26"), ("--no-retry", "two words"),
-                      ("--no-retry", "a", "--only-retry", "b"),
-                      ("--no-retry", "a", "--only-retry", "greet=b")):
+                      ("--retry-max", "greet=26"), ("--no-retry-on", "two words"),
+                      ("--no-retry-on", "a", "--only-retry", "b"),
+                      ("--no-retry-on", "a", "--only-retry", "greet=b")):
             said = self.fails(EXIT_USAGE, "work", "--drain", "--handlers", "handlers.so", *words)
             self.assertIn(words[0] if len(words) == 2 else "exclude each other", said)
             self.assertNotIn("internal", said)

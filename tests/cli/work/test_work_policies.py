@@ -27,7 +27,7 @@ class WorkPoliciesTest(CliTest):
     def test_classes_crashes_and_final_failures(self):
         tasks = {kind: self.enqueue(kind) for kind in ("code", "only", "ack", "slow", "crash",
                                                        "drop")}
-        self.work("--exec", "code=exit 2", "--no-retry", "code=exit/2,exit/3",
+        self.work("--exec", "code=exit 2", "--no-retry-on", "code=exit/2,exit/3",
                   "--exec", "only=echo error-class=dns >&3; exit 1", "--only-retry", "only=dns",
                   "--exec", "ack=exit 1", "--ack-on", "ack=failure",
                   "--exec", "slow=sleep 60", "--timeout", "slow=100ms", "--ack-on", "slow=timeout",
@@ -82,7 +82,7 @@ for line in sys.stdin:
         tasks = {kind: self.enqueue(kind) for kind in kinds}
         command = f"exec python3 {script}"
         words = [word for kind in kinds for word in ("--exec-loop", f"{kind}={command}")]
-        self.work(*words, "--no-retry", "no=dns", "--retry-max", "few=never", "--timeout",
+        self.work(*words, "--no-retry-on", "no=dns", "--retry-max", "few=never", "--timeout",
                   "slow=200ms", "--kill-after", "100ms", "--ack-on", "slow=timeout",
                   "--on-crash", "crash=archive", "--type-concurrency", "1")
         found = {kind: self.inspect(task) for kind, task in tasks.items()}
@@ -135,13 +135,13 @@ for line in sys.stdin:
                       ("--retry-max", "0"), ("--retry-max", "a=b"), ("--backoff", "fixed"),
                       ("--backoff", "fixed:0"), ("--backoff", "fixed:1s:2s"),
                       ("--backoff", "exponential:2s:1s"), ("--backoff", "a=linear:1s"),
-                      ("--no-retry", ","), ("--no-retry", "a=b c"), ("--ack-on", "crash"),
+                      ("--no-retry-on", ","), ("--no-retry-on", "a=b c"), ("--ack-on", "crash"),
                       ("--on-crash", "retry"), ("--type-concurrency", "0"),
                       ("--type-concurrency", "a=4097"), ("--prefetch", "65"), ("--cpu", "0"),
                       ("--cpu", "a=soon"), ("--memory", "a=0"), ("--memory", "1X"),
                       ("--ack", "a=never"), ("--ack", ""), ("--child-runs", "5"),
                       ("--child-rss", "1M"),
-                      ("--no-retry", "x", "--only-retry", "y")):
+                      ("--no-retry-on", "x", "--only-retry", "y")):
             self.fails(EXIT_USAGE, "work", "--exec", "a=true", *words)
         self.fails(EXIT_USAGE, "enqueue", "t", "--backoff", "quick")
 

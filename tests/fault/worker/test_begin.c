@@ -119,6 +119,56 @@ static void a_worker_that_starts_before_its_server_waits(void **state)
     rig_free(rig);
 }
 
+/* Attempts to connect to a server that is absent. */
+static void count_attempt(const quern_link_failure *failure, void *user)
+{
+    (void)failure;
+    (*(_Atomic int *)user)++;
+}
+
+static void a_worker_that_starts_ends_after_max_retries_with_the_brokers_error(void **state)
+{
+    (void)state;
+    enum { RETRIES = 4 };
+    struct test_redis *server = test_store_server();
+    struct rig *rig = rig_new(false);
+    quern_worker *worker = NULL;
+    quern_error error = {0};
+    _Atomic int attempts = 0;
+    const quern_worker_options options = {.on_link_failure = count_attempt,
+                                          .user = &attempts,
+                                          .interval_start_ms = 20,
+                                          .max_retries = RETRIES};
+    test_redis_kill(server);
+    assert_ok(quern_worker_new(rig->url, rig->mux, &options, &worker, &error), error);
+    assert_int_equal(attempts, 1);
+    assert_int_equal(quern_worker_run(worker, &error), QUERN_E_CONNECT);
+    assert_int_equal(error.code, QUERN_E_CONNECT);
+    assert_non_null(strstr(error.text, "redis"));
+    assert_int_equal(attempts, 1 + RETRIES);
+    quern_worker_free(worker);
+    test_redis_launch(server);
+    test_redis_await(server);
+    rig_free(rig);
+}
+
+static void a_worker_that_runs_ends_after_max_retries_with_the_brokers_error(void **state)
+{
+    (void)state;
+    struct test_redis *server = test_store_server();
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put(rig, "a", "done");
+    rig_start(rig, &worker, &(quern_worker_options){.max_retries = 5, .interval_max_ms = 100});
+    rig_wait_state(rig, "a", 0);
+    test_redis_kill(server);
+    assert_int_equal(rig_join(&worker), QUERN_E_CONNECT);
+    assert_true(rig_logged(rig, "worker ends, the broker was tried max_retries times"));
+    test_redis_launch(server);
+    test_redis_await(server);
+    rig_free(rig);
+}
+
 static bool holds_leases(void *user)
 {
     return strstr(test_redis_do(user, "CLIENT LIST"), "name=quern-leases") != NULL;
@@ -163,6 +213,8 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", a_worker_that_waits_for_a_locked_file_ends_soon),
     cmocka_unit_test(a_worker_whose_broker_hangs_at_its_end_ends_soon),
     TEST_ONLY_OVER("redis", a_worker_that_starts_before_its_server_waits),
+    TEST_ONLY_OVER("redis", a_worker_that_starts_ends_after_max_retries_with_the_brokers_error),
+    TEST_ONLY_OVER("redis", a_worker_that_runs_ends_after_max_retries_with_the_brokers_error),
     TEST_ONLY_OVER("redis", each_thread_uses_a_server_that_is_back_within_a_second),
 };
 TEST_MAIN_OVER_BROKERS(tests)

@@ -246,6 +246,11 @@ static const struct {
 } refused_options[] = {
     {"connect_timeout_ms", {.connect_timeout_ms = -1}},
     {"command_timeout_ms", {.command_timeout_ms = -1}},
+    {"interval_start_ms", {.interval_start_ms = -1}},
+    {"interval_step_ms", {.interval_step_ms = 86400001}},
+    {"interval_max_ms", {.interval_start_ms = 2, .interval_max_ms = 1}},
+    {"max_retries", {.max_retries = UINT32_MAX}},
+    {"reserved_too", {.reserved_too = 1}},
     {"payload_size_max", {.payload_size_max = ((size_t)512 << 20) + 1}},
 };
 

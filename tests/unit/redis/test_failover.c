@@ -236,7 +236,7 @@ static void a_refused_login_is_reported_and_no_other_server_is_tried(void **stat
     pair_init(&set);
     peer_rules(set.peers[0], &denied, 1);
     assert_int_equal(ask(&set, "NAME", out, &err), QUERN_E_DENIED);
-    assert_string_equal(set.events, "");
+    assert_string_equal(set.events, "F");
     pair_finish(&set);
 }
 

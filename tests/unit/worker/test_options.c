@@ -52,6 +52,10 @@ static const struct {
     {{.host = ""}, "host is not"},
     {{.host = "a b"}, "host is not"},
     {{.drain = true, .until_idle = true}, "drain and until_idle exclude each other"},
+    {{.interval_start_ms = -1}, "interval_start_ms is -1"},
+    {{.interval_start_ms = 20, .interval_max_ms = 10}, "interval_max_ms is 10, less than"},
+    {{.max_retries = UINT32_MAX}, "max_retries is 4294967295"},
+    {{.reserved_last = 1}, "reserved is not 0"},
 };
 
 static const quern_worker_options good[] = {
@@ -65,6 +69,8 @@ static const quern_worker_options good[] = {
     {.prefetch_max = 64},
     {.ack = QUERN_ACK_EARLY, .ack_on_failure = true, .ack_on_timeout = true},
     {.host = "host-a"},
+    {.interval_start_ms = 1, .interval_step_ms = 86400000, .interval_max_ms = 86400000},
+    {.max_retries = 1000000000},
 };
 
 static quern_status try_options(const char *url, const quern_worker_options *options,

@@ -19,17 +19,16 @@
 #include "broker/sqlite/store/sync.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cond.h"
+#include "base/thread.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/open_sql.h"
 #include "broker/sqlite/store/writer_lock.h"
 
 #define SYNC_AFTER_S 1
-#define STACK_SIZE (256 * 1024) /* SQLite's own frames are large */
 #define WAL_STEP_PAGES 4000
 #define READER_PATIENCE_MS 20
 #define LOCK_PATIENCE_MS 1000
@@ -169,24 +168,6 @@ void qn_sync_watch(struct qn_sqlite *self)
     }
 }
 
-/* With the mutex held. All signals are blocked in the thread: they are the program's. */
-static bool start_thread(struct qn_sqlite *self)
-{
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&self->syncer.thread, &attributes, sync_thread, self);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return code == 0;
-}
-
 void qn_sync_note(struct qn_sqlite *self)
 {
     struct qn_syncer *syncer = &self->syncer;
@@ -196,7 +177,8 @@ void qn_sync_note(struct qn_sqlite *self)
     pthread_mutex_lock(&syncer->mutex);
     if (!syncer->dirty) {
         if (!syncer->running) {
-            syncer->running = start_thread(self);
+            syncer->running =
+                qn_thread_start_small(&syncer->thread, "quern-sync", sync_thread, self);
         }
         syncer->dirty = syncer->running;
         pthread_cond_signal(&syncer->changed);

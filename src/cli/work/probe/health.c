@@ -25,11 +25,11 @@
 #include "base/clock.h"
 #include "base/memory/alloc.h"
 #include "base/text/moment.h"
+#include "base/thread.h"
 #include "cli/memory.h"
 #include "cli/supervise/notify.h"
 #include "cli/supervise/place.h"
 #include "cli/supervise/server.h"
-#include "pool/thread.h"
 #include "worker/hand_over/hand_over.h"
 
 #define FD_VARIABLE "QUERN_TAKE_OVER_HEALTH"
