@@ -8,7 +8,8 @@
  * - the slot is being moved (ASK, TRYAGAIN), or its node is down or not yet ready: after a pause,
  *   until the deadline. ASKING is never sent: a script must find all keys of its queue at one node.
  * Nothing else is sent twice: where the reply to a command that writes is lost the pipeline fails,
- * as on one server. A server that sends us around is followed HOPS_MAX times. */
+ * as on one server. Nodes that send us from one to the other do not agree yet: they are asked after
+ * pauses, until the deadline; hasty commands HOPS_MAX times. */
 #include "redis/cluster/route.h"
 
 #include <poll.h>
@@ -21,7 +22,7 @@
 #include "redis/cluster/round.h"
 #include "redis/cluster/unsent.h"
 
-#define HOPS_MAX 16 /* of MOVED, in one run */
+#define HOPS_MAX 16 /* of MOVED, in one run, for hasty commands */
 #define HOPS_FREE 3 /* the first of them without a pause */
 #define PAUSE_MS_FIRST 4
 #define PAUSE_MS_MAX 250
@@ -108,6 +109,10 @@ static const char *address_of(const struct qn_route *route,
 static quern_status follow(struct qn_route *route, struct qn_pipeline_command *command,
                            const struct qn_slot_place *place, quern_error *err)
 {
+    if (command->hasty && route->hops >= HOPS_MAX) {
+        route->stale = true;
+        return QUERN_OK; /* it is the reply */
+    }
     int node = qn_cluster_node_at(cluster_of(route), place, command->at);
     if (node < 0) {
         return qn_error_set(err, QUERN_E_BROKER, "%s: names too many nodes (MOVED)",
@@ -212,11 +217,6 @@ static void pause_before(struct qn_route *route)
 static quern_status prepare_again(struct qn_route *route, quern_error *err)
 {
     route->hops += route->fault.better >= 0 ? 1 : 0;
-    if (route->hops > HOPS_MAX) {
-        return qn_error_set(err, QUERN_E_BROKER,
-                            "%s: the nodes send us from one to the other (MOVED, %d times)",
-                            cluster_of(route)->model->peer.address, HOPS_MAX);
-    }
     if (route->later || route->hops > HOPS_FREE) {
         pause_before(route);
     }
