@@ -320,7 +320,15 @@ static quern_status ask_node(struct draft *draft, int64_t deadline_mono_ns, quer
     return status;
 }
 
-/* All nodes in the order in which to ask them, silent ones last. Returns how many. */
+/* With mutex held. When to ask a node: an earlier class goes first, the seeds first in each. */
+static int class_of(const struct qn_cluster *cluster, const struct qn_cluster_fault *fault,
+                    int node)
+{
+    return cluster->nodes[node]->is_silent ? 2 : node == fault->worse ? 1 : 0;
+}
+
+/* All nodes in the order in which to ask them, those that are likely to be down last. Returns how
+ * many. */
 static size_t plan_order(struct qn_cluster *cluster, const struct qn_cluster_fault *fault,
                          int *order)
 {
@@ -334,15 +342,14 @@ static size_t plan_order(struct qn_cluster *cluster, const struct qn_cluster_fau
     }
     (void)pthread_mutex_lock(&cluster->mutex);
     for (size_t i = 0; i < master_count; i++) {
-        bool is_bad = masters[i] == fault->worse || cluster->nodes[masters[i]]->is_silent;
-        if (!planned[masters[i]] && !is_bad) {
+        if (!planned[masters[i]] && class_of(cluster, fault, masters[i]) == 0) {
             order[count++] = masters[i];
             planned[masters[i]] = true;
         }
     }
-    for (int silent = 0; silent <= 1; silent++) {
+    for (int class = 0; class <= 2; class ++) {
         for (size_t i = 0; i < cluster->node_count; i++) {
-            if (!planned[i] && cluster->nodes[i]->is_silent == (silent == 1)) {
+            if (!planned[i] && class_of(cluster, fault, (int)i) == class) {
                 order[count++] = (int)i;
                 planned[i] = true;
             }
