@@ -59,6 +59,7 @@ class FailoverTest(LoadTest):
                 ("redis://a;redis://b?wait=1", "belongs into the first URL"),
                 ("redis://a,b", "commas"),
                 ("redis://a?failover=random", "round-robin or shuffle"),
+                ("redis://a?failover=shuffle", "there is one URL"),
                 ("redis://a?wait=0", "a number from 1"),
                 ("redis://a?wait_ms=5", "wait_ms needs wait"),
                 ("redis-sentinel://a,b", "master=NAME"),

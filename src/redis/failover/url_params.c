@@ -130,6 +130,10 @@ quern_status qn_url_params_read(const struct qn_url *urls, size_t count,
         status = qn_error_set(err, QUERN_E_INVALID,
                               "redis: wait_ms needs wait, the number of replicas to wait for");
     }
+    if (status == QUERN_OK && count == 1 && qn_url_param(&urls[0], names[FAILOVER]) != NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID,
+                              "redis: failover is for a list of servers, and there is one URL");
+    }
     if (status == QUERN_OK) {
         status = qn_pace_check(&params.pace, err);
         if (status != QUERN_OK) {
