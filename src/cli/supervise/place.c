@@ -29,13 +29,13 @@ static bool is_path(const char *text)
 static bool parse_path(const char *text, struct qn_place *place)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    bool is_below = text[0] != '/' &&
-                    qn_service_dir_join("RUNTIME_DIRECTORY", text, place->path, sizeof place->path);
-    if (!is_below && strlen(text) >= sizeof address.sun_path) {
+    char directory[4096];
+    bool is_below =
+        text[0] != '/' && qn_service_dir_find("RUNTIME_DIRECTORY", directory, sizeof directory);
+    int used = snprintf(place->path, sizeof place->path, "%s%s%s", is_below ? directory : "",
+                        is_below ? "/" : "", text);
+    if (used < 0 || (size_t)used >= sizeof place->path || (size_t)used >= sizeof address.sun_path) {
         return false;
-    }
-    if (!is_below) {
-        (void)snprintf(place->path, sizeof place->path, "%s", text);
     }
     (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", place->path);
     (void)memcpy(&place->address, &address, sizeof address);
