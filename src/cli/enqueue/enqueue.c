@@ -75,8 +75,7 @@ static quern_client_options client_options(const struct qn_cli *cli)
     int64_t wait_ms = qn_args_number(&cli->args, OPTION_WAIT_BROKER, 0);
     return (quern_client_options){.room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0),
                                   .connect_wait_ms = wait_ms,
-                                  .no_wait = qn_cli_no_retry(cli),
-                                  .command_timeout_ms = wait_ms};
+                                  .no_wait = qn_cli_no_retry(cli)};
 }
 
 static int enqueue_one(struct qn_cli *cli, const quern_task *task)
