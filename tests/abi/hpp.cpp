@@ -103,7 +103,7 @@ static void errors_are_thrown_or_returned(const std::string &url)
     pending.queue = "default";
     pending.state = QUERN_TASK_PENDING;
     quern_search search{};
-    search.match = "type = t and state = pending";
+    search.match = "type = a and state = pending";
     CHECK(quern_task_list_cursor(inspector.search(search).get()) == nullptr);
     CHECK(inspector.count_matching(QUERN_ACTION_DELETE, search).done == 1);
     search.match = "type";

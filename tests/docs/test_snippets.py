@@ -20,6 +20,7 @@ C = """
 #include <string.h>
 {includes}
 extern quern_client *client;
+extern quern_inspector *inspector;
 extern quern_mux *mux;
 extern quern_worker *worker;
 extern quern_error err;

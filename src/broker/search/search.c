@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* search.c - passes a search on to the broker, and shows a task to a query. */
+/* search.c - passes a search on to the broker. */
 #include "broker/search/search.h"
 
 #include "base/assert.h"
@@ -22,32 +22,4 @@ quern_status qn_broker_search_act(struct qn_broker *broker, const struct qn_foun
     QN_ASSERT(list->count <= QN_BULK_MAX);
     *ret_done = 0;
     return status != QUERN_OK ? status : broker->ops->search_act(broker, list, ret_done, err);
-}
-
-static int64_t ended_at_ms(const quern_task_info *info)
-{
-    if (info->task.state == QUERN_TASK_ARCHIVED) {
-        return info->at_ms;
-    }
-    return info->task.state == QUERN_TASK_COMPLETED ? info->completed_at_ms : 0;
-}
-
-bool qn_search_fits(const struct qn_condition *condition, const quern_task_info *info,
-                    int64_t now_ms)
-{
-    quern_task_state state = info->task.state;
-    bool is_dated = state == QUERN_TASK_SCHEDULED || state == QUERN_TASK_RETRY;
-    const struct qn_condition_task task = {.task = &info->task,
-                                           .error = info->error,
-                                           .worker = info->worker,
-                                           .retry_count = info->retry_count,
-                                           .crash_count = info->crash_count,
-                                           .now_ms = now_ms,
-                                           .enqueued_at_ms = info->enqueued_at_ms,
-                                           .started_at_ms =
-                                               state == QUERN_TASK_ACTIVE ? info->started_at_ms : 0,
-                                           .failed_at_ms = info->failed_at_ms,
-                                           .ended_at_ms = ended_at_ms(info),
-                                           .due_at_ms = is_dated ? info->at_ms : 0};
-    return qn_condition_fits(condition, &task);
 }

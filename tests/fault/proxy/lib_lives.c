@@ -266,6 +266,17 @@ static size_t judge_ticks(struct lives *lives)
     return last - first;
 }
 
+bool lives_have_ticked(struct lives *lives)
+{
+    size_t count = 0;
+    (void)pthread_mutex_lock(&lives->mutex);
+    for (size_t i = 0; i < LIVES_MAX; i++) {
+        count += lives->ticks[i].starts > 0;
+    }
+    (void)pthread_mutex_unlock(&lives->mutex);
+    return count > 1;
+}
+
 void lives_judge(struct lives *lives)
 {
     (void)pthread_mutex_lock(&lives->mutex);

@@ -55,6 +55,8 @@ quern_mux *lives_mux(struct lives *lives);
 void lives_enqueue(struct lives *lives, quern_client *client, uint64_t dice);
 /* Whether all that is stored has run. */
 bool lives_are_over(void *lives);
+/* Whether ticks of two seconds have run. */
+bool lives_have_ticked(struct lives *lives);
 /* Prints the figures and asserts that nothing is wrong: what is stored ran, what was refused did
  * not, each extra run has a cause, members are in one task each, and no second lacks its tick. */
 void lives_judge(struct lives *lives);

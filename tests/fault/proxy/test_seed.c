@@ -236,7 +236,7 @@ static void nothing_is_lost_stuck_or_unexplained_whatever_happens_to_links(void 
     uint32_t errors = getenv("QUERN_TEST_TLS") == NULL ? PROXY_BIT(PROXY_ERROR) : 0; /* sealed */
     /* Without a bound: one that is chosen for a link which another one cuts first is never seen. */
     proxy_dice(show.proxy, PERMILLE, PROXY_ALL | errors, 0);
-    while (!had_its_faults(&show) && test_now_ms() < end_ms) {
+    while (!(had_its_faults(&show) && lives_have_ticked(show.lives)) && test_now_ms() < end_ms) {
         test_pause_ms(10);
     }
     proxy_dice(show.proxy, 0, 0, 0);

@@ -9,7 +9,6 @@
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/operate/operate.h"
 #include "broker/sqlite/operate/operate_sql.h"
-#include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"
@@ -44,23 +43,6 @@ static quern_status select_step(struct bulk_step *step, const struct qn_bulk *bu
                            .cancel_not = qn_sqlite_operate_cancel(step->operation.action),
                            .limit = bulk->limit};
     return qn_sqlite_page(step->conn, &page, step->seqs, &step->count, err);
-}
-
-quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no, size_t more,
-                                             quern_error *err)
-{
-    struct qn_query query = qn_query_start(conn, sql_archive_count);
-    qn_query_int(&query, queue_no);
-    int64_t archived = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
-    quern_status status = qn_query_finish(&query, err);
-    int64_t surplus = archived + (int64_t)more - QN_ARCHIVE_SIZE_MAX;
-    if (status == QUERN_OK && surplus > 0) {
-        status = qn_error_set(err, QUERN_E_STATE,
-                              "the archive holds %lld of %d tasks; archiving %zu more would delete "
-                              "its oldest %lld",
-                              (long long)archived, QN_ARCHIVE_SIZE_MAX, more, (long long)surplus);
-    }
-    return status;
 }
 
 static quern_status operate_step(struct bulk_step *step, const char *queue, quern_error *err)

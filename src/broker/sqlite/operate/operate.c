@@ -39,6 +39,23 @@ bool qn_sqlite_operate_is_end(quern_action action)
     return action == QUERN_ACTION_ARCHIVE || action == QUERN_ACTION_DELETE;
 }
 
+quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no, size_t more,
+                                             quern_error *err)
+{
+    struct qn_query query = qn_query_start(conn, sql_archive_count);
+    qn_query_int(&query, queue_no);
+    int64_t archived = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    quern_status status = qn_query_finish(&query, err);
+    int64_t surplus = archived + (int64_t)more - QN_ARCHIVE_SIZE_MAX;
+    if (status == QUERN_OK && surplus > 0) {
+        status = qn_error_set(err, QUERN_E_STATE,
+                              "the archive holds %lld of %d tasks; archiving %zu more would delete "
+                              "its oldest %lld",
+                              (long long)archived, QN_ARCHIVE_SIZE_MAX, more, (long long)surplus);
+    }
+    return status;
+}
+
 /* Of the task; key NULL: it has none. */
 struct lock {
     const char *key;

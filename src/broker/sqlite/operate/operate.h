@@ -28,7 +28,7 @@ enum qn_cancel qn_sqlite_operate_cancel(quern_action action);
 bool qn_sqlite_operate_is_end(quern_action action);
 
 /* QUERN_E_STATE: the archive would grow beyond its limit. It is trimmed to that by the next worker,
- * and archiving must not delete (bulk.c). */
+ * and archiving must not delete. */
 QUERN_NODISCARD quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no,
                                                              size_t more, quern_error *err);
 
