@@ -88,6 +88,13 @@ static bool is_outdated(struct qn_failover *failover, const struct qn_server_cho
     return now.generation != choice->generation;
 }
 
+/* Whether the sentinels have named another master while this one was tried: no attempt was made at
+ * that one yet. */
+static bool is_replaced(const struct qn_failover *failover, const struct qn_server_choice *choice)
+{
+    return !qn_failover_is_current(failover, choice->generation);
+}
+
 quern_status qn_open_connection(struct qn_connection *connection, int64_t deadline_mono_ns,
                                 quern_error *err)
 {
@@ -101,6 +108,7 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
     quern_error error = {0};
     size_t cycle = qn_failover_cycle(failover);
     quern_status status = QUERN_E_CONNECT;
+    bool again = failover->find != NULL; /* once more, if the master is replaced meanwhile */
     for (size_t left = cycle; left > 0 && may_pass(status); left--) {
         struct qn_server_choice choice;
         status = qn_failover_choose(failover, deadline_mono_ns, &choice, &error);
@@ -120,6 +128,10 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
             qn_failover_fail(failover, &choice, &error);
         } else {
             qn_failover_refuse(failover, &choice, &error);
+        }
+        if (again && is_replaced(failover, &choice)) {
+            again = false;
+            left++;
         }
     }
     if (status != QUERN_OK && cycle > 1 && may_pass(status)) {

@@ -29,6 +29,7 @@ class LoadTest(CliTest):
         self.write("runs", "")
         self.feeding = threading.Event()
         self.stored = {}  # id to the moment before its batch was sent
+        self.answered = {}  # id to the moment after it was stored
         self.refused = []  # what the program said of the other batches
         self.feeder = None
 
@@ -55,6 +56,7 @@ class LoadTest(CliTest):
                                     "--broker", url, stdin=lines)
                 if result.returncode == 0:
                     self.stored.update({name: begun for name in ids})
+                    self.answered.update({name: time.monotonic() for name in ids})
                 else:
                     self.refused.append(result.stderr)
         self.feeding.set()

@@ -247,11 +247,11 @@ quern_status qn_redis_open(const struct qn_url *urls, size_t url_count,
     init_channels(self);
     qn_redis_served_init(&self->served);
     status = qn_redis_listener_init(&self->listener, &self->failover, self->cluster, err);
-    if (status == QUERN_OK) {
-        status = ask_something(self, err);
+    if (status == QUERN_OK) { /* before anything is asked: the master may be replaced meanwhile */
+        status = qn_supervisor_start(&self->supervisor, &self->failover, self->sentinels, err);
     }
     if (status == QUERN_OK) {
-        status = qn_supervisor_start(&self->supervisor, &self->failover, self->sentinels, err);
+        status = ask_something(self, err);
     }
     if (status != QUERN_OK) {
         goto fail_channels;
