@@ -166,8 +166,8 @@ static const char *next_queue(const struct quern_worker *worker,
 }
 
 /* As many as there may be queues without an answer; false: out of memory. */
-static bool make_spares(struct quern_worker *worker, const struct qn_exchange_request *request,
-                        struct qn_leftover **spares)
+static bool make_spares(const struct quern_worker *worker,
+                        const struct qn_exchange_request *request, struct qn_leftover **spares)
 {
     size_t count = 0;
     for (size_t i = 0; i < worker->queue_count; i++) {

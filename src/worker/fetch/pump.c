@@ -64,6 +64,8 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
     pump->second_backoff.is_lazy = true; /* the pump sends the request that it failed to send */
     pump->next_due_at_ms = INT64_MAX;
     worker->look = true;
+    pump->first.stamp.session = qn_random_next(&worker->random);
+    pump->second.stamp.session = qn_random_next(&worker->random);
     quern_status status = qn_request_init(worker, &pump->first, err);
     if (status == QUERN_OK) {
         status = qn_request_init(worker, &pump->second, err);

@@ -9,47 +9,11 @@
 
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory/alloc.h"
 #include "task/isolation.h"
 #include "worker/internal.h"
 #include "worker/run/report.h"
 
 enum { REPORT_START_AFTER_MS = 20 };
-
-quern_status qn_request_init(struct quern_worker *worker, struct qn_exchange_request *request,
-                             quern_error *err)
-{
-    request->stamp.session = qn_random_next(&worker->random);
-    request->queues = qn_alloc_zero(worker->queue_count, sizeof *request->queues);
-    request->quota = qn_alloc_zero(worker->queue_count, sizeof *request->quota);
-    request->taken = qn_alloc_zero(worker->queue_count, sizeof *request->taken);
-    request->drawn = qn_alloc_zero(worker->queue_count, sizeof *request->drawn);
-    if (request->queues == NULL || request->quota == NULL || request->taken == NULL ||
-        request->drawn == NULL) {
-        return qn_error_nomem(err); /* qn_request_finish frees the others */
-    }
-    for (size_t i = 0; i < worker->queue_count; i++) {
-        request->queues[i].name = worker->options.queues[i].name;
-    }
-    return QUERN_OK;
-}
-
-void qn_request_finish(struct qn_exchange_request *request)
-{
-    for (size_t i = 0; request->open && i < request->exchange.outcome_count; i++) {
-        if (request->ended[i] == NULL) {
-            qn_leased_free(request->returned[i]);
-        }
-    }
-    for (size_t i = 0; request->open && i < request->exchange.start_count; i++) {
-        qn_run_release(request->starting[i]);
-    }
-    qn_free(request->queues);
-    qn_free(request->quota);
-    qn_free(request->taken);
-    qn_free(request->drawn);
-}
 
 static const struct qn_exchange_request *other_request(const struct qn_pump *pump,
                                                        const struct qn_exchange_request *request)

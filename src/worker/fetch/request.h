@@ -37,7 +37,8 @@ struct qn_exchange_request {
     struct qn_list *drawn; /* the new runs of each queue */
 };
 
-QUERN_NODISCARD quern_status qn_request_init(struct quern_worker *worker,
+/* Without a stamp: a new request is given a session, a leftover has that of its request. */
+QUERN_NODISCARD quern_status qn_request_init(const struct quern_worker *worker,
                                              struct qn_exchange_request *request, quern_error *err);
 /* Frees its resources, also if init failed or was never called. */
 void qn_request_finish(struct qn_exchange_request *request);
