@@ -93,11 +93,11 @@ void qn_pipeline_at(struct qn_pipeline *pipeline, int node);
  * within half a second, this is its reply, as an error reply (QUERN_E_BUSY), and it is `lost` if it
  * may have been done; all other commands wait until the deadline of the run. */
 void qn_pipeline_hasty(struct qn_pipeline *pipeline);
+/* The same for all commands from this one on. */
+void qn_pipeline_hasty_from(struct qn_pipeline *pipeline, size_t first);
 /* On one server: it keeps the replies of this pipeline back on purpose (WAIT), so that silence does
  * not show that the connection is dead. */
 void qn_pipeline_held(struct qn_pipeline *pipeline);
-/* The same for all from this one on. */
-void qn_pipeline_hasty_from(struct qn_pipeline *pipeline, size_t first);
 /* After a run: QUERN_E_BUSY where there are commands from `first` on, and no node of theirs
  * answers. */
 QUERN_NODISCARD quern_status qn_pipeline_any_present(const struct qn_pipeline *pipeline,

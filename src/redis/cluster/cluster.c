@@ -320,9 +320,8 @@ static quern_status ask_node(struct draft *draft, int64_t deadline_mono_ns, quer
     return status;
 }
 
-/* With mutex held. When to ask a node: an earlier class goes first, the seeds first in each. */
-static int class_of(const struct qn_cluster *cluster, const struct qn_cluster_fault *fault,
-                    int node)
+/* With mutex held. When to ask a node: a lower rank goes first, the seeds first in each. */
+static int rank_of(const struct qn_cluster *cluster, const struct qn_cluster_fault *fault, int node)
 {
     return cluster->nodes[node]->is_silent ? 2 : node == fault->worse ? 1 : 0;
 }
@@ -342,14 +341,14 @@ static size_t plan_order(struct qn_cluster *cluster, const struct qn_cluster_fau
     }
     (void)pthread_mutex_lock(&cluster->mutex);
     for (size_t i = 0; i < master_count; i++) {
-        if (!planned[masters[i]] && class_of(cluster, fault, masters[i]) == 0) {
+        if (!planned[masters[i]] && rank_of(cluster, fault, masters[i]) == 0) {
             order[count++] = masters[i];
             planned[masters[i]] = true;
         }
     }
-    for (int class = 0; class <= 2; class ++) {
+    for (int rank = 0; rank <= 2; rank++) {
         for (size_t i = 0; i < cluster->node_count; i++) {
-            if (!planned[i] && class_of(cluster, fault, (int)i) == class) {
+            if (!planned[i] && rank_of(cluster, fault, (int)i) == rank) {
                 order[count++] = (int)i;
                 planned[i] = true;
             }

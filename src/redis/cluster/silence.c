@@ -7,18 +7,17 @@
  * is only slow. */
 #include "redis/cluster/silence.h"
 
-#include <signal.h>
-
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/thread.h"
 #include "redis/connection.h"
 #include "redis/open.h"
 
 enum {
-    STACK_SIZE = 512 * 1024, /* a map is on it, and a handshake of TLS */
-    LOOK_MS = 100,           /* between two looks */
-    MAP_MS = 1000,           /* for a newer map */
-    GREET_MS = 250,          /* for the first look at a node; grows by as much with each */
+    LOOK_MS = 100,     /* until the second look; grows by as much with each */
+    LOOK_MS_MAX = 500, /* many processes look, each on a new connection */
+    MAP_MS = 1000,     /* for a newer map */
+    GREET_MS = 250,    /* for the first look at a node; grows by as much with each */
     GREET_MS_MAX = 2000
 };
 
@@ -67,15 +66,20 @@ static int next_silent(struct qn_cluster *cluster, int from)
     return found;
 }
 
+static int64_t grown(int64_t step_ms, uint32_t looks, int64_t max_ms)
+{
+    int64_t ms = step_ms * looks;
+    return ms < max_ms ? ms : max_ms;
+}
+
 static void look(struct qn_cluster *cluster, uint32_t looks)
 {
     const struct qn_cluster_fault fault = {
         .epoch = qn_cluster_epoch(cluster), .better = -1, .worse = -1};
     int64_t deadline_mono_ns = qn_clock_mono_ns() + MAP_MS * QN_NS_PER_MS;
-    int64_t greet_ms = (int64_t)GREET_MS * (1 + looks);
+    int64_t greet_ms = grown(GREET_MS, looks, GREET_MS_MAX);
     quern_status status = qn_cluster_refresh(cluster, &fault, deadline_mono_ns, NULL);
     (void)status; /* the next look asks again */
-    greet_ms = greet_ms < GREET_MS_MAX ? greet_ms : GREET_MS_MAX;
     for (int node = next_silent(cluster, 0); node >= 0; node = next_silent(cluster, node + 1)) {
         if (!owns_slots(cluster, node) || answers(cluster, node, greet_ms)) {
             forget(cluster, node);
@@ -83,11 +87,12 @@ static void look(struct qn_cluster *cluster, uint32_t looks)
     }
 }
 
-/* With mutex held. False: stop. */
-static bool sleep_while_idle(struct qn_cluster *cluster, uint32_t *looks)
+/* With mutex held. */
+static void sleep_between(struct qn_cluster *cluster, uint32_t *looks)
 {
     struct qn_silence *silence = &cluster->silence;
-    int64_t until_mono_ns = qn_clock_mono_ns() + LOOK_MS * QN_NS_PER_MS;
+    int64_t pause_ms = grown(LOOK_MS, *looks, LOOK_MS_MAX);
+    int64_t until_mono_ns = qn_clock_mono_ns() + pause_ms * QN_NS_PER_MS;
     while (!silence->stops && silence->count > 0 &&
            qn_cond_wait_until(&silence->changed, &cluster->mutex, until_mono_ns)) {
     }
@@ -95,7 +100,6 @@ static bool sleep_while_idle(struct qn_cluster *cluster, uint32_t *looks)
         *looks = 0;
         (void)pthread_cond_wait(&silence->changed, &cluster->mutex);
     }
-    return !silence->stops;
 }
 
 static void *run(void *user)
@@ -105,34 +109,21 @@ static void *run(void *user)
     (void)pthread_mutex_lock(&cluster->mutex);
     while (!cluster->silence.stops) {
         (void)pthread_mutex_unlock(&cluster->mutex);
-        look(cluster, looks++);
+        look(cluster, ++looks);
         (void)pthread_mutex_lock(&cluster->mutex);
-        (void)sleep_while_idle(cluster, &looks);
+        sleep_between(cluster, &looks);
     }
     (void)pthread_mutex_unlock(&cluster->mutex);
     return NULL;
 }
 
-/* With mutex held. All signals are blocked in the thread: they are the program's. */
+/* With mutex held. */
 static bool start(struct qn_cluster *cluster)
 {
-    pthread_attr_t attributes;
-    sigset_t all;
-    sigset_t before;
-    if (cluster->silence.runs) {
-        return true;
-    }
-    if (pthread_attr_init(&attributes) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    cluster->silence.runs =
-        pthread_create(&cluster->silence.thread, &attributes, run, cluster) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return cluster->silence.runs;
+    struct qn_silence *silence = &cluster->silence;
+    silence->runs =
+        silence->runs || qn_thread_start_small(&silence->thread, "quern-silence", run, cluster);
+    return silence->runs;
 }
 
 void qn_silence_note(struct qn_cluster *cluster, int node)

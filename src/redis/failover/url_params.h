@@ -21,10 +21,8 @@ struct qn_url_params {
     enum qn_failover_strategy strategy; /* failover=round-robin|shuffle */
     uint32_t wait_count; /* wait: replicas that must confirm a stored task; 0: none is waited for */
     int64_t wait_ms;     /* for how long */
-    struct qn_pace
-        pace;           /* interval_start_ms, interval_step_ms, interval_max_ms, max_retries; 0: not
-                          * given */
-    const char *master; /* of Sentinel; the texts are the URL's; NULL: not given */
+    struct qn_pace pace; /* interval_start_ms and so on; 0: not given */
+    const char *master;  /* of Sentinel; the texts are the URL's; NULL: not given */
     const char *sentinel_user;
     const char *sentinel_password_file;
 };
