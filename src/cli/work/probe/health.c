@@ -53,6 +53,7 @@ struct qn_work_health {
     bool ends;
     bool stops;            /* the thread */
     bool is_up;            /* the manager was told that the worker runs */
+    bool owes_ready;       /* but not that it has reloaded: there was no room */
     enum phase phase;      /* the rest is the thread's */
     int64_t alive_mono_ns; /* its latest sign of life */
     char status[256];
@@ -181,6 +182,11 @@ static enum phase phase_of(const struct qn_work_health *own, const struct view *
 
 static void report_phase(struct qn_work_health *own, enum phase phase)
 {
+    (void)pthread_mutex_lock(&own->mutex);
+    if (own->owes_ready && phase == PHASE_RUNS) {
+        own->owes_ready = !qn_notify_ready();
+    }
+    (void)pthread_mutex_unlock(&own->mutex);
     if (phase == own->phase) {
         return;
     }
@@ -294,9 +300,9 @@ void qn_work_health_reload(struct qn_work *work, bool begins)
     }
     (void)pthread_mutex_lock(&own->mutex);
     if (own->is_up && begins) {
-        qn_notify_reloading();
+        (void)qn_notify_reloading(); /* the manager accepts a READY without it */
     } else if (own->is_up) {
-        qn_notify_ready();
+        own->owes_ready = !qn_notify_ready();
     }
     (void)pthread_mutex_unlock(&own->mutex);
 }
