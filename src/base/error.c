@@ -49,6 +49,15 @@ void qn_error_prefix(quern_error *err, const char *format, ...)
     (void)qn_utf8_sanitize(text, strlen(text), err->text, sizeof err->text);
 }
 
+quern_status qn_error_as_unknown(quern_error *err, const char *prefix)
+{
+    qn_error_prefix(err, "%s", prefix);
+    if (err != NULL) {
+        err->code = QUERN_E_UNKNOWN;
+    }
+    return QUERN_E_UNKNOWN;
+}
+
 quern_status qn_error_nomem(quern_error *err)
 {
     return qn_error_set(err, QUERN_E_NOMEM, "out of memory");

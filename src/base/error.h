@@ -11,6 +11,8 @@ quern_status qn_error_set(quern_error *err, quern_status status, const char *for
     QUERN_PRINTF(3, 4);
 /* Puts "prefix: " before the text that is there. */
 void qn_error_prefix(quern_error *err, const char *format, ...) QUERN_PRINTF(2, 3);
+/* The same, and makes it QUERN_E_UNKNOWN, which is returned: it may have been done or not. */
+quern_status qn_error_as_unknown(quern_error *err, const char *prefix);
 /* "out of memory". */
 quern_status qn_error_nomem(quern_error *err);
 

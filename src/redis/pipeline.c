@@ -292,11 +292,7 @@ quern_status qn_pipeline_fail(const struct qn_pipeline *pipeline, quern_status s
     if (status == QUERN_OK || !pipeline->maybe_done || pipeline->kind != QN_PIPELINE_WRITES) {
         return status;
     }
-    qn_error_prefix(err, "effect unknown");
-    if (err != NULL) {
-        err->code = QUERN_E_UNKNOWN;
-    }
-    return QUERN_E_UNKNOWN;
+    return qn_error_as_unknown(err, "effect unknown");
 }
 
 /* Begins a run: its time counts from here. */

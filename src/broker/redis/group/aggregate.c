@@ -308,13 +308,9 @@ static quern_status take_set(struct aggregating *self, const struct qn_reply *re
 }
 
 /* There is a set now, which nothing will be made of. */
-static quern_status as_unknown(quern_status status, quern_error *err)
+static quern_status as_unknown(quern_error *err)
 {
-    qn_error_prefix(err, "a set is left until its lease is over");
-    if (status != QUERN_E_UNKNOWN && err != NULL) {
-        err->code = QUERN_E_UNKNOWN;
-    }
-    return QUERN_E_UNKNOWN;
+    return qn_error_as_unknown(err, "a set is left until its lease is over");
 }
 
 /* *ret_place: that of the group of the set in the rules, from 1; 0: there is none. */
@@ -367,7 +363,7 @@ static quern_status aggregate_page(struct aggregating *self, struct qn_redis *re
     self->reply->next_ms = 0;
     note_given(self->aggregate->cursor, group);
     status = take_set(self, reply, group, err);
-    return status == QUERN_OK ? QUERN_OK : as_unknown(status, err);
+    return status == QUERN_OK ? QUERN_OK : as_unknown(err);
 }
 
 quern_status qn_redis_aggregate(struct qn_broker *broker, const struct qn_aggregate *aggregate,

@@ -3,7 +3,6 @@
 -- lib_fields.lua, lib_end.lua, lib_change.lua, `brake` (of the worker's host) and the set `ended`.
 -- `unstarted` gets the ids and fences of runs that were leased and returned before they had
 -- started: they count for no limit of starts.
-local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
 
 local function leave(id)
     leaving[#leaving + 1] = id

@@ -277,16 +277,6 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     return status;
 }
 
-/* A part is stored, the rest is not: the result is known when all parts are repeated. */
-static quern_status unsettled(const char *what, quern_error *err)
-{
-    qn_error_prefix(err, "%s", what);
-    if (err != NULL) {
-        err->code = QUERN_E_UNKNOWN;
-    }
-    return QUERN_E_UNKNOWN;
-}
-
 /* Fails only when nothing was stored, or when it has to be done again: the queues could not be
  * listed, or the server was busy with something else in between. */
 static quern_status take_all_results(const struct batch *batch, quern_error *err)
@@ -305,11 +295,11 @@ static quern_status take_all_results(const struct batch *batch, quern_error *err
         return first_refusal;
     }
     if (busy) {
-        return unsettled("stored in part", err);
+        return qn_error_as_unknown(err, "stored in part"); /* known when all is repeated */
     }
     const struct qn_reply *listed = NULL;
     if (qn_pipeline_reply(&batch->pipeline, 0, &listed, err) != QUERN_OK) {
-        return unsettled("stored, but not listed", err);
+        return qn_error_as_unknown(err, "stored, but not listed");
     }
     return QUERN_OK;
 }

@@ -35,14 +35,7 @@ static bool any_took_effect(const struct qn_pipeline *pipeline)
 /* A failure after which the changes are unknown until the request is repeated with this stamp. */
 static quern_status as_unknown(quern_status status, quern_error *err)
 {
-    if (status == QUERN_E_UNKNOWN) {
-        return status;
-    }
-    qn_error_prefix(err, "only a part took effect");
-    if (err != NULL) {
-        err->code = QUERN_E_UNKNOWN;
-    }
-    return QUERN_E_UNKNOWN;
+    return status == QUERN_E_UNKNOWN ? status : qn_error_as_unknown(err, "only a part took effect");
 }
 
 /* --- Putting away --------------------------------------------------------------------- */

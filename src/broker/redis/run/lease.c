@@ -394,7 +394,8 @@ static quern_status read_call(struct qn_pipeline *pipeline, struct qn_redis_leas
         bool may_have = pipeline->commands[call->command].lost || batch->exchange->again;
         batch->exchange->queues[call->first].unanswered =
             batch->exchange->queues[call->first].unanswered || (batch->may_split && may_have);
-        return may_have && !batch->may_split ? QUERN_E_UNKNOWN : QUERN_OK;
+        return may_have && !batch->may_split ? qn_error_as_unknown(err, "effect unknown")
+                                             : QUERN_OK;
     }
     if (status != QUERN_OK) {
         return status;

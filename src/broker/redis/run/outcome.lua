@@ -124,6 +124,14 @@ end
 
 -- --- The whole path ---
 
+local words = nil
+
+-- How many words follow the letter, id and token of an outcome.
+local function words_of(kind)
+    words = words or {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
+    return words[kind]
+end
+
 local function answer_of(applied, count)
     for i = 1, next(applied) and count or 0 do
         applied[i] = applied[i] or '0'
@@ -205,13 +213,12 @@ end
 
 -- How many outcomes are there from `at` on, and where the "" behind them is.
 local function skip_others(at)
-    local words = {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
     local count = 0
     while ARGV[at] ~= '' do
         if ARGV[at] == 'k' then
             at = at + (ARGV[at + 6] == '' and 7 or 12)
         else
-            count, at = count + 1, at + 3 + words[ARGV[at]]
+            count, at = count + 1, at + 3 + words_of(ARGV[at])
         end
     end
     return count, at

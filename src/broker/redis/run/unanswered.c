@@ -106,11 +106,7 @@ quern_status qn_redis_unanswered_settle(const struct qn_pipeline *pipeline,
     bool lost = reply->is_partial && explain(pipeline, err);
     quern_status status = qn_pipeline_any_present(pipeline, 0, err);
     if (status != QUERN_OK && (lost || exchange->again)) {
-        qn_error_prefix(err, "effect unknown");
-        status = QUERN_E_UNKNOWN;
-        if (err != NULL) {
-            err->code = status;
-        }
+        return qn_error_as_unknown(err, "effect unknown");
     }
     return status;
 }

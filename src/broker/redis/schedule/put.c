@@ -116,11 +116,7 @@ static quern_status take_results(const struct qn_pipeline *pipeline, size_t firs
     if (failure == QUERN_OK || failed == count) {
         return failure;
     }
-    qn_error_prefix(err, "stored in part");
-    if (err != NULL) {
-        err->code = QUERN_E_UNKNOWN;
-    }
-    return QUERN_E_UNKNOWN;
+    return qn_error_as_unknown(err, "stored in part");
 }
 
 quern_status qn_redis_schedule_put(struct qn_broker *broker, struct qn_put *puts, size_t count,

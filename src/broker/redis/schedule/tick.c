@@ -208,11 +208,7 @@ static quern_status take_all(const struct qn_pipeline *pipeline, struct qn_ticks
         return failure;
     }
     if (busy || qn_pipeline_reply(pipeline, 0, &listed, err) != QUERN_OK) {
-        qn_error_prefix(err, "%s", busy ? "done in part" : "done, but a queue is not listed");
-        if (err != NULL) {
-            err->code = QUERN_E_UNKNOWN;
-        }
-        return QUERN_E_UNKNOWN;
+        return qn_error_as_unknown(err, busy ? "done in part" : "done, but a queue is not listed");
     }
     return QUERN_OK;
 }

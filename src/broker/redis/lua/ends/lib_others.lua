@@ -13,7 +13,7 @@ while at < after do
         applied_count = applied_count + 1
         applied[applied_count] = apply_next(kind, id, token, at + 3)
         change.asked[id] = nil
-        at = at + 3 + words[kind]
+        at = at + 3 + words_of(kind)
     end
 end
 for i = starts_at, others_at - 1, 2 do
