@@ -11,11 +11,11 @@ import tempfile
 import time
 import unittest
 
-from lib_changes import Changes
+from lib_changes import LOOK_S, Changes
 from lib_redis import PATIENCE_S, die_with_parent
 
 FULL = os.environ.get("QUERN_TEST_FULL") == "1"  # the larger counts
-
+PAUSE_S_MAX = 0.3
 
 ONLY = os.environ.get("QUERN_TEST_ONLY", "")  # the name of one test: no other is run
 
@@ -87,17 +87,23 @@ class QuernTest(unittest.TestCase):
 
     def until(self, condition, what, patience_s=PATIENCE_S):
         """Waits until the condition holds, and gives its value. It is looked at again when a file
-        in the home of the test has changed, when a process has ended, and after a moment."""
+        in the home of the test has changed, when a process has ended, and after a moment. A look
+        that runs a program is followed by a pause of twice its time: else each test that waits
+        would keep a processor busy, as what the program does to its files is an event, too."""
         ends = time.monotonic() + patience_s
         changes = Changes(self.home)
         try:
             while True:
                 changes.forget()
+                began = time.monotonic()
                 value = condition()
+                now = time.monotonic()
                 if value:
                     return value
-                if time.monotonic() > ends:
+                if now > ends:
                     return self.fail(f"not within {patience_s} s: {what}\n{self.story()}")
+                if now - began > LOOK_S:
+                    time.sleep(min(2 * (now - began), PAUSE_S_MAX))
                 changes.wait(process for process in self.processes if process.poll() is None)
         finally:
             changes.close()

@@ -15,11 +15,18 @@ MANUAL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../man/que
 
 
 class HelpTest(CliTest):
+    pages = {}  # words to their page, which is the same for all tests
+
+    def page(self, *words):
+        if words not in self.pages:
+            self.pages[words] = self.ok(*words, "--help")
+        return self.pages[words]
+
     def verbs(self):
         """Every noun and verb that the help pages name."""
         found = []
-        for noun in re.findall(r"^  (\w+) ", self.ok("--help").split("\n\n")[1], re.M):
-            page = self.ok(noun, "--help")
+        for noun in re.findall(r"^  (\w+) ", self.page().split("\n\n")[1], re.M):
+            page = self.page(noun)
             if " VERB ..." not in page.splitlines()[0]:
                 found.append([noun])
                 continue
@@ -35,7 +42,7 @@ class HelpTest(CliTest):
         for name in ("list", "inspect", "run", "archive", "delete", "cancel"):
             self.assertIn(["task", name], verbs)
         for words in [[]] + verbs:
-            page = self.ok(*words, "--help").splitlines()
+            page = self.page(*words).splitlines()
             self.assertLessEqual(len(page), LINES_MAX, words)
             for line in page:
                 self.assertLessEqual(len(line), COLUMNS_MAX, words)
@@ -45,7 +52,7 @@ class HelpTest(CliTest):
         """What --help prints: for each verb, as words, its options without the dashes."""
         found = {}
         for words in self.verbs():
-            page = self.ok(*words, "--help")
+            page = self.page(*words)
             more = re.findall(r"^  manual: (.*)$", page, re.M)
             found[tuple(words)] = (re.findall(r"^  --([a-z-]+)", page, re.M) +
                                    (", ".join(more).split(", ") if more else []))
