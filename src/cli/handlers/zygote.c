@@ -18,7 +18,9 @@
 #include "base/memory/vec.h"
 #include "cli/handlers/load.h"
 #include "cli/memory.h"
+#include "pool/prefork/warden/warden.h"
 #include "pool/prefork/zygote_internal.h"
+#include "worker/prefork/nursery.h"
 #include "worker/run/mux.h"
 
 enum { EXIT_CUT_OFF = QN_EXIT_CONFIG + 1 }; /* it cannot reach the worker any more */
@@ -40,30 +42,30 @@ bool qn_handlers_zygote_unknown(const char *name, bool *ret_known, quern_outcome
     return archives || retries;
 }
 
-/* Before the object is loaded, which may start processes at once: what loses its parent becomes a
- * child of this process, which ends it (pool/prefork/zygote_main.c). */
 static bool prepare(const struct qn_args *args)
 {
-    bool is_wanted = qn_args_given(args, OPTION_NO_NEW_PRIVS);
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    return !is_wanted || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+    return !qn_args_given(args, OPTION_NO_NEW_PRIVS) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
-static bool is_same(const struct stat *before, const struct stat *after)
+/* Whether the descriptor is still the file that it was. */
+static bool is_same(int fd, const struct stat *before)
 {
-    return before->st_dev == after->st_dev && before->st_ino == after->st_ino;
+    struct stat after = {0};
+    return fstat(fd, &after) == 0 && before->st_dev == after.st_dev &&
+           before->st_ino == after.st_ino;
 }
 
-static quern_status register_all(const struct qn_args *args, quern_mux *mux, quern_error *err)
+static quern_status register_all(const struct qn_args *args, int warden_fd, quern_mux *mux,
+                                 quern_error *err)
 {
     bool known = false;
     quern_outcome outcome = QUERN_RETRY;
     const char *path = qn_args_text(args, OPTION_HANDLERS);
-    struct stat before = {0};
-    struct stat after = {0};
-    bool was_there = fstat(QN_ZYGOTE_SERVE_FD, &before) == 0;
+    struct stat socket = {0};
+    struct stat warden = {0};
+    bool was_there = fstat(QN_ZYGOTE_SERVE_FD, &socket) == 0 && fstat(warden_fd, &warden) == 0;
     quern_status status = qn_handlers_load(path != NULL ? path : "", mux, err);
-    if (was_there && (fstat(QN_ZYGOTE_SERVE_FD, &after) != 0 || !is_same(&before, &after))) {
+    if (was_there && (!is_same(QN_ZYGOTE_SERVE_FD, &socket) || !is_same(warden_fd, &warden))) {
         _exit(EXIT_CUT_OFF); /* stderr may be another's, too */
     }
     if (status == QUERN_OK &&
@@ -73,17 +75,17 @@ static quern_status register_all(const struct qn_args *args, quern_mux *mux, que
     return status;
 }
 
-static int serve(struct qn_cli *cli, quern_mux *mux)
+static int serve(struct qn_cli *cli, int warden_fd, quern_mux *mux)
 {
     quern_error err = {.text = ""};
-    quern_status status = register_all(&cli->args, mux, &err);
+    quern_status status = register_all(&cli->args, warden_fd, mux, &err);
     for (size_t i = 0; status == QUERN_OK && i < qn_mux_count(mux); i++) {
         int exit_code = qn_policies_apply(cli, OPTION_POLICIES, qn_mux_at(mux, i)->pattern, mux);
         if (exit_code != QN_EXIT_OK) {
             return exit_code;
         }
     }
-    status = status == QUERN_OK ? quern_zygote_serve(mux, NULL, &err) : status;
+    status = status == QUERN_OK ? qn_nursery_serve(mux, warden_fd, &err) : status;
     if (status != QUERN_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return QN_EXIT_CONFIG;
@@ -99,11 +101,12 @@ int qn_handlers_zygote_run(struct qn_cli *cli)
         (void)fprintf(stderr, "--no-new-privs: %s\n", strerror(errno));
         return QN_EXIT_CONFIG;
     }
-    if (quern_mux_new(&mux, &err) != QUERN_OK) {
+    int warden_fd = 0;
+    if (qn_warden_start(&warden_fd, &err) != QUERN_OK || quern_mux_new(&mux, &err) != QUERN_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return QN_EXIT_CONFIG;
     }
-    int exit_code = serve(cli, mux);
+    int exit_code = serve(cli, warden_fd, mux);
     quern_mux_free(mux);
     return exit_code;
 }

@@ -40,6 +40,7 @@ struct qn_zygote_program {
     void *user;
     struct qn_bytes hello; /* of a served zygote: sent to the worker, which reads it by
                             * qn_zygote_hello; empty: none */
+    int warden_fd;         /* of qn_warden_start; 0: it has no warden */
 };
 
 /* Forks the zygote. QUERN_E_THREADS: this process has other threads. */

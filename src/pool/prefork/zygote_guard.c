@@ -13,10 +13,8 @@
 #include "pool/prefork/zygote_guard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -24,8 +22,9 @@
 #include <unistd.h>
 
 #include "base/bug.h"
+#include "pool/prefork/warden/orphans.h"
 
-enum { EXIT_LOST = 1, CHILDREN_READ = 4096 };
+enum { EXIT_LOST = 1 };
 
 struct guard {
     int socket_fd;
@@ -54,44 +53,21 @@ _Noreturn static void refuse(const struct guard *guard, int error_number)
     _exit(0);
 }
 
-static bool must_die(const struct guard *guard, pid_t orphan)
+static bool kill_orphan(pid_t orphan, void *user)
 {
-    return orphan > 1 && orphan != guard->pid &&
-           (!guard->is_command || getsid(orphan) == getsid(0));
+    const struct guard *guard = user;
+    bool must_die = orphan != guard->pid && (!guard->is_command || getsid(orphan) == getsid(0));
+    return must_die && kill(orphan, SIGKILL) == 0; /* not one of another user */
 }
 
-/* Kills each child of ours but the one that we guard; how many there were. `wait`: reaps them, so
- * that their own children become ours. */
-static int kill_orphans(const struct guard *guard, bool wait)
+/* And reaps it, so that its own children become ours. */
+static bool end_orphan(pid_t orphan, void *user)
 {
-    char text[CHILDREN_READ + 1];
-    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0; /* this kernel does not name them: the group must do */
-    }
-    ssize_t size = read(fd, text, CHILDREN_READ);
-    (void)close(fd);
-    text[size > 0 ? size : 0] = '\0';
-    int count = 0;
-    char *next = text;
-    for (char *at = text; *at != '\0'; at = next) {
-        pid_t orphan = (pid_t)strtol(at, &next, 10);
-        if (next == at || *next != ' ') {
-            break; /* the end, or a number that was cut: the next look shows it whole */
-        }
-        next++;
-        if (must_die(guard, orphan) && kill(orphan, SIGKILL) == 0) { /* not one of another user */
-            count++;
-            if (wait) {
-                (void)waitpid(orphan, NULL, 0);
-            }
-        }
-    }
-    return count;
+    return kill_orphan(orphan, user) && waitpid(orphan, NULL, 0) == orphan;
 }
 
 /* Its group goes before its number can be another's; then what had left the group. */
-_Noreturn static void clear_away(const struct guard *guard, bool report)
+_Noreturn static void clear_away(struct guard *guard, bool report)
 {
     struct qn_zygote_packet packet = {
         .kind = QN_ZYGOTE_ENDED, .pid = guard->pid, .status = SIGKILL};
@@ -99,12 +75,12 @@ _Noreturn static void clear_away(const struct guard *guard, bool report)
     (void)kill(stays ? guard->pid : -guard->pid, SIGKILL);
     (void)kill(guard->pid, SIGKILL); /* it may have joined another group */
     (void)wait4(guard->pid, &packet.status, 0, &packet.usage);
-    int left = stays ? 0 : kill_orphans(guard, false);
+    size_t left = stays ? 0 : qn_orphans_visit(kill_orphan, guard);
     if (report) {
         send_packet(guard, &packet, -1);
     }
     while (left > 0) {
-        left = kill_orphans(guard, true);
+        left = qn_orphans_visit(end_orphan, guard);
     }
     _exit(0);
 }
@@ -125,7 +101,7 @@ static bool has_ended(const struct guard *guard)
 }
 
 /* All signals are blocked, so that none is lost between two looks. */
-_Noreturn static void watch(const struct guard *guard)
+_Noreturn static void watch(struct guard *guard)
 {
     sigset_t all;
     sigfillset(&all);

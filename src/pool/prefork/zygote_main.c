@@ -14,7 +14,8 @@
  * its process along: that one is ours then, as we are a subreaper, and the group is killed here.
  *
  * Processes that the program had started before it began to serve, as a shared object may while it
- * is loaded, live as long as the zygote, which kills them at its end; not where it is killed. */
+ * is loaded, live as long as the zygote, which kills them at its end; where it is killed itself,
+ * its warden does, if it has one. */
 #include "pool/prefork/zygote_main.h"
 
 #include <errno.h>
@@ -34,11 +35,12 @@
 #include "base/memory/alloc.h"
 #include "base/memory/list.h"
 #include "pool/prefork/crash.h"
+#include "pool/prefork/warden/orphans.h"
+#include "pool/prefork/warden/warden.h"
 #include "pool/prefork/zygote_guard.h"
 #include "pool/prefork/zygote_wire.h"
 
 enum { EVENTS_MAX = 64, RETRY_MS = 5, END_MS = 5000, EXIT_BROKEN = 1 };
-enum { CHILDREN_READ = 4096 };
 
 struct record {
     struct qn_list node;
@@ -56,6 +58,7 @@ struct zygote {
     const struct qn_zygote_program *program;
     int socket_fd;
     int worker_fd;
+    int warden_fd; /* 0: it has none */
     int signal_fd;
     int epoll_fd;
     pid_t self;
@@ -268,6 +271,15 @@ static int start_guard(struct zygote *zygote, struct record *record,
     return error_number;
 }
 
+/* What stays is there on purpose. */
+static void announce_leaving(const struct zygote *zygote)
+{
+    const char word = QN_WARDEN_LEAVE;
+    if (zygote->warden_fd > 0) {
+        (void)!send(zygote->warden_fd, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+}
+
 static void start(struct zygote *zygote, struct qn_zygote_start *start, int error_number)
 {
     struct record *record = qn_alloc_zero(1, sizeof *record);
@@ -279,7 +291,10 @@ static void start(struct zygote *zygote, struct qn_zygote_start *start, int erro
         return;
     }
     record->number = start->request.number;
-    zygote->had_commands = zygote->had_commands || start->request.kind == QN_ZYGOTE_START_COMMAND;
+    if (start->request.kind == QN_ZYGOTE_START_COMMAND && !zygote->had_commands) {
+        zygote->had_commands = true;
+        announce_leaving(zygote);
+    }
     record->socket_fd = record->pid_fd = -1;
     qn_list_append(&zygote->records, &record->node);
     if (error_number == 0) {
@@ -299,9 +314,12 @@ static void fork_another(struct zygote *zygote, const struct qn_zygote_start *st
 {
     int socket_fd = qn_zygote_wire_fd(&start->request, &start->fds, QN_ZYGOTE_SOCKET);
     struct qn_zygote_packet packet = {.kind = QN_ZYGOTE_STARTED, .number = start->request.number};
+    announce_leaving(zygote);
     packet.pid = fork();
     if (packet.pid == 0) {
-        _exit(qn_zygote_main(zygote->program, socket_fd, zygote->worker_fd));
+        struct qn_zygote_program program = *zygote->program;
+        program.warden_fd = 0;
+        _exit(qn_zygote_main(&program, socket_fd, zygote->worker_fd));
     }
     zygote->other_pid = packet.pid;
     int pid_fd = packet.pid > 0 ? pidfd_open(packet.pid, 0) : -1;
@@ -369,31 +387,12 @@ static void end_all(struct zygote *zygote)
     }
 }
 
-/* Kills the children that there are, but the other zygote: guards have ended, so these are what the
- * program had started before it served, and what lost its parent. Returns how many. */
-static size_t kill_children(const struct zygote *zygote)
+/* Guards have ended, so a child is what the program had started before it served, or what lost its
+ * parent. */
+static bool kill_stray(pid_t pid, void *user)
 {
-    char text[CHILDREN_READ + 1];
-    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? 0 : read(fd, text, CHILDREN_READ);
-    size_t count = 0;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    text[size > 0 ? size : 0] = '\0';
-    char *next = text;
-    for (char *at = text; *at != '\0'; at = next) {
-        pid_t pid = (pid_t)strtol(at, &next, 10);
-        if (next == at || *next != ' ') {
-            break; /* the end, or a number that was cut: the next look shows it whole */
-        }
-        next++;
-        if (pid != zygote->other_pid) {
-            (void)kill(pid, SIGKILL);
-            count++;
-        }
-    }
-    return count;
+    const struct zygote *zygote = user;
+    return pid != zygote->other_pid && kill(pid, SIGKILL) == 0;
 }
 
 /* Their own children are ours then. Commands may leave something behind, so a zygote that has
@@ -401,7 +400,8 @@ static size_t kill_children(const struct zygote *zygote)
 static void kill_strays(struct zygote *zygote)
 {
     int64_t until_ns = qn_clock_mono_ns() + END_MS * QN_NS_PER_MS;
-    while (!zygote->had_commands && kill_children(zygote) > 0 && qn_clock_mono_ns() < until_ns) {
+    while (!zygote->had_commands && qn_orphans_visit(kill_stray, zygote) > 0 &&
+           qn_clock_mono_ns() < until_ns) {
         struct pollfd ended = {.fd = zygote->signal_fd, .events = POLLIN};
         (void)poll(&ended, 1, 100);
         reap(zygote);
@@ -412,8 +412,8 @@ static void handle(struct zygote *zygote, const struct epoll_event *event)
 {
     if (event->data.ptr == &zygote->socket_fd) {
         read_requests(zygote);
-    } else if (event->data.ptr == &zygote->worker_fd) {
-        zygote->must_end = true;
+    } else if (event->data.ptr == &zygote->worker_fd || event->data.ptr == &zygote->warden_fd) {
+        zygote->must_end = true; /* it has ended */
     } else if (event->data.ptr != &zygote->signal_fd) {
         struct record *record = event->data.ptr;
         read_guard(zygote, record);
@@ -463,8 +463,11 @@ static void open_standard_fds(void)
 
 int qn_zygote_main(const struct qn_zygote_program *program, int socket_fd, int worker_fd)
 {
-    struct zygote zygote = {
-        .program = program, .socket_fd = socket_fd, .worker_fd = worker_fd, .self = getpid()};
+    struct zygote zygote = {.program = program,
+                            .socket_fd = socket_fd,
+                            .worker_fd = worker_fd,
+                            .warden_fd = program->warden_fd,
+                            .self = getpid()};
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -477,13 +480,15 @@ int qn_zygote_main(const struct qn_zygote_program *program, int socket_fd, int w
     if (program->run_child != NULL) {
         qn_crash_prepare();
     }
-    int kept[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, socket_fd, worker_fd};
+    int kept[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO,
+                  socket_fd,    worker_fd,     program->warden_fd};
     qn_zygote_setup_close_but(kept, sizeof kept / sizeof *kept);
     qn_list_init(&zygote.records);
     zygote.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     zygote.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (zygote.epoll_fd < 0 || !watch(&zygote, &zygote.socket_fd) ||
-        !watch(&zygote, &zygote.worker_fd) || !watch(&zygote, &zygote.signal_fd)) {
+        !watch(&zygote, &zygote.worker_fd) || !watch(&zygote, &zygote.signal_fd) ||
+        (zygote.warden_fd > 0 && !watch(&zygote, &zygote.warden_fd))) {
         return EXIT_BROKEN;
     }
     serve(&zygote);

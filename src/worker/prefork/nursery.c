@@ -179,6 +179,33 @@ quern_status quern_zygote_exec_sized(const char *path, char *const argv[],
     return QUERN_OK;
 }
 
+static quern_status serve(const quern_mux *mux, const quern_zygote_options *options, int warden_fd,
+                          quern_error *err)
+{
+    struct qn_buf hello;
+    qn_buf_init(&hello, HELLO_SIZE_MAX);
+    quern_status status = qn_announce_write(mux, &hello, err);
+    if (status == QUERN_OK) {
+        struct program program;
+        fill_program(&program, mux, options);
+        const struct qn_zygote_program served = {.run_child = qn_prefork_child_main,
+                                                 .user = &program.code,
+                                                 .hello = {hello.data, hello.size},
+                                                 .warden_fd = warden_fd};
+        qn_mux_freeze(mux);
+        status = qn_zygote_serve(&served, err);
+        qn_mux_thaw(mux);
+    }
+    qn_buf_finish(&hello);
+    return status;
+}
+
+quern_status qn_nursery_serve(const quern_mux *mux, int warden_fd, quern_error *err)
+{
+    const quern_zygote_options none = {.start_timeout_ms = 0};
+    return serve(mux, &none, warden_fd, err);
+}
+
 quern_status quern_zygote_serve_sized(const quern_mux *mux, const quern_zygote_options *options,
                                       size_t options_size, quern_error *err)
 {
@@ -187,24 +214,7 @@ quern_status quern_zygote_serve_sized(const quern_mux *mux, const quern_zygote_o
     }
     quern_zygote_options own;
     quern_status status = read_options((struct qn_bytes){options, options_size}, &own, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
-    struct qn_buf hello;
-    qn_buf_init(&hello, HELLO_SIZE_MAX);
-    status = qn_announce_write(mux, &hello, err);
-    if (status == QUERN_OK) {
-        struct program program;
-        fill_program(&program, mux, &own);
-        const struct qn_zygote_program served = {.run_child = qn_prefork_child_main,
-                                                 .user = &program.code,
-                                                 .hello = {hello.data, hello.size}};
-        qn_mux_freeze(mux);
-        status = qn_zygote_serve(&served, err);
-        qn_mux_thaw(mux);
-    }
-    qn_buf_finish(&hello);
-    return status;
+    return status == QUERN_OK ? serve(mux, &own, 0, err) : status;
 }
 
 quern_status qn_nursery_claim(quern_zygote *zygote, const quern_mux *mux, const quern_mux **ret_mux,

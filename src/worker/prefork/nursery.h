@@ -6,6 +6,9 @@
 #include "pool/prefork/zygote.h"
 #include "quern/zygote.h"
 
+/* quern_zygote_serve, with the descriptor of qn_warden_start. */
+QUERN_NODISCARD quern_status qn_nursery_serve(const quern_mux *mux, int warden_fd,
+                                              quern_error *err);
 /* Reserves it for a worker with this mux (NULL: that of the zygote), and returns the mux to use.
  * QUERN_E_INVALID: it serves another mux; QUERN_E_STATE: a worker has it, or had it;
  * QUERN_E_CLOSED: it belongs to the process that forked. */

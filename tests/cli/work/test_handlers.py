@@ -3,13 +3,14 @@
 """quern work --handlers: C handlers of a shared object, in children of a zygote."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
 
 import lib_cli
-from lib_cli import CliTest, EXIT_CONFIG, EXIT_TASKS_FAILED, EXIT_USAGE
+from lib_cli import CliTest, EXIT_CONFIG, EXIT_FAILURE, EXIT_TASKS_FAILED, EXIT_USAGE
 from lib_quern import is_alive
 
 SOURCE = os.environ["QUERN_SOURCE"]
@@ -143,6 +144,17 @@ FORKS = """
     }
     fclose(pids);
 """
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text(encoding="ascii").split()]
+    return found
+
+
+def comm(pid):
+    return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
 
 
 class HandlersTest(CliTest):
@@ -343,19 +355,39 @@ QUERN_HANDLERS(mux, err)
             said = self.fails(EXIT_CONFIG, "work", "--handlers", "handlers.so", "--drain")
             self.assertIn("handlers.so: while it is loaded it closes descriptors", said)
 
+    def load_what_forks(self):
+        """A worker whose object has started processes; gives it, and their ids."""
+        self.write("pids", "")
+        worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "1")
+        self.wait_state(self.enqueue("look"), "gone")
+        pids = [int(word) for word in self.read("pids").split()]
+        self.assertEqual(len(pids), 3)
+        self.assertTrue(all(is_alive(pid) for pid in pids), pids)
+        return worker, pids
+
+    def all_end(self, pids):
+        self.until(lambda: not any(is_alive(pid) for pid in pids), "all have ended")
+
     def test_what_an_object_starts_when_it_is_loaded_ends_with_the_worker(self):
         self.compile(CONSTRUCTOR % FORKS)
         for how in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(how=how):
-                self.write("pids", "")
-                worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "1")
-                self.wait_state(self.enqueue("look"), "gone")
-                pids = [int(word) for word in self.read("pids").split()]
-                self.assertEqual(len(pids), 3)
-                self.assertTrue(all(is_alive(pid) for pid in pids), pids)
+                worker, pids = self.load_what_forks()
                 worker.send_signal(how)
                 worker.wait()
-                self.until(lambda: not any(is_alive(pid) for pid in pids), "all have ended")
+                self.all_end(pids)
+
+    def test_what_an_object_starts_when_it_is_loaded_ends_with_its_zygote(self):
+        self.compile(CONSTRUCTOR % FORKS)
+        for victim in ("quern-zygote", "quern-warden"):
+            with self.subTest(victim=victim):
+                worker, pids = self.load_what_forks()
+                [warden] = children(worker.pid)
+                above = {comm(pid): pid for pid in [warden, *children(warden)]}
+                os.kill(above[victim], signal.SIGKILL)
+                self.assertEqual(self.end(worker), EXIT_FAILURE)
+                self.assertIn("nothing can run any more", self.story())
+                self.all_end([*pids, *above.values()])
 
     def test_hup_loads_the_handlers_again(self):
         self.compile(VERSION % ("one", "t"))
