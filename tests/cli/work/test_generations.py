@@ -25,11 +25,15 @@ QUERN_HANDLERS(mux, err)
 """
 
 
+def children(task):
+    return [int(pid) for pid in pathlib.Path(task, "children").read_text().split()]
+
+
 class GenerationsTest(HoldTest):
     def zygotes(self, worker):
-        """Each is a child of the thread that started it."""
+        """Each is a child of the thread that started it: the warden above the zygote itself."""
         tasks = pathlib.Path(f"/proc/{worker.pid}/task").iterdir()
-        return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+        return {pid for task in tasks for pid in children(task)}
 
     def story_has(self, text, count=1):
         self.until(lambda: self.story().count(text) >= count, text)
@@ -94,12 +98,12 @@ class GenerationsTest(HoldTest):
 
     def test_cancellation_counts_where_its_zygote_is_killed(self):
         worker = self.work()
-        old = self.zygotes(worker)
+        [warden] = self.zygotes(worker)
+        old = children(f"/proc/{warden}/task/{warden}")
         self.hold("a", file="never")
         self.hup(worker)
         self.run_quick("q")
-        for pid in old:
-            os.kill(pid, signal.SIGSTOP)  # it reports no end
+        os.kill(*old, signal.SIGSTOP)  # it reports no end
         self.ok("task", "cancel", "a", "--then", "archive")
         os.kill(*old, signal.SIGKILL)
         self.assertIn("cancel", self.wait_state("a", "archived")["error"])
