@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "task/choice.h"
 
-enum { QUEUES = 20, NAME_SIZE = 16 };
+enum { QUEUES = 20, NAME_SIZE = 24 };
 
 static struct test_redis *server(void)
 {
