@@ -12,6 +12,9 @@
 
 #define GREETED_WITHIN_MS 2000
 #define FRESH_MS 300 /* for so long the answer of sentinels is good */
+/* While sentinels replace the master: a pause of the caller's may be longer than that takes. */
+#define REPLACED_WITHIN_MS 2000
+#define ASK_AGAIN_MS 200 /* meanwhile, beside the thread that gets their messages */
 
 static quern_status connect_and_greet(struct qn_connection *connection, int64_t deadline_mono_ns,
                                       quern_error *err)
@@ -95,6 +98,34 @@ static bool is_replaced(const struct qn_failover *failover, const struct qn_serv
     return !qn_failover_is_current(failover, choice->generation);
 }
 
+static int64_t earlier(int64_t one, int64_t other)
+{
+    return one < other ? one : other;
+}
+
+/* The server to connect to. Where the sentinels are about to replace it, this waits for the new
+ * one for a while. */
+static quern_status choose(struct qn_failover *failover, int64_t deadline_mono_ns,
+                           struct qn_server_choice *ret_choice, quern_error *err)
+{
+    int64_t begun_mono_ns = qn_clock_mono_ns();
+    int64_t end_ns = earlier(deadline_mono_ns, begun_mono_ns + REPLACED_WITHIN_MS * QN_NS_PER_MS);
+    quern_status status = qn_failover_choose(failover, deadline_mono_ns, ret_choice, err);
+    while (status == QUERN_E_BUSY && failover->find != NULL) {
+        struct qn_server_choice old = qn_failover_current(failover);
+        int64_t until_ns = qn_peer_end(&old.endpoint->peer, begun_mono_ns, end_ns);
+        int64_t now_mono_ns = qn_clock_mono_ns();
+        qn_endpoint_unref(old.endpoint);
+        if (now_mono_ns >= until_ns) {
+            break;
+        }
+        qn_failover_wait(failover, old.generation,
+                         earlier(until_ns, now_mono_ns + ASK_AGAIN_MS * QN_NS_PER_MS));
+        status = qn_failover_choose(failover, deadline_mono_ns, ret_choice, err);
+    }
+    return status;
+}
+
 quern_status qn_open_connection(struct qn_connection *connection, int64_t deadline_mono_ns,
                                 quern_error *err)
 {
@@ -111,7 +142,7 @@ quern_status qn_open_connection(struct qn_connection *connection, int64_t deadli
     bool again = failover->find != NULL; /* once more, if the master is replaced meanwhile */
     for (size_t left = cycle; left > 0 && may_pass(status); left--) {
         struct qn_server_choice choice;
-        status = qn_failover_choose(failover, deadline_mono_ns, &choice, &error);
+        status = choose(failover, deadline_mono_ns, &choice, &error);
         if (status != QUERN_OK) {
             break; /* the source does not know either */
         }

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/cond.h"
 
 #define SUSPICION_MS 10000 /* all links of a process go through the same firewall */
 
@@ -26,6 +27,7 @@ void qn_failover_init(struct qn_failover *failover, struct qn_endpoint *const *t
     atomic_store(&failover->generation, 1);
     qn_random_init(&failover->random);
     (void)pthread_mutex_init(&failover->mutex, NULL);
+    qn_cond_init(&failover->switched);
 }
 
 void qn_failover_finish(struct qn_failover *failover)
@@ -35,6 +37,7 @@ void qn_failover_finish(struct qn_failover *failover)
     }
     qn_endpoint_unref(failover->answered);
     failover->count = 0;
+    (void)pthread_cond_destroy(&failover->switched);
     (void)pthread_mutex_destroy(&failover->mutex);
 }
 
@@ -107,12 +110,19 @@ bool qn_failover_is_current(const struct qn_failover *failover, uint64_t generat
 /* --- Switching ------------------------------------------------------------------------ */
 
 /* With the mutex held. */
+static void begin_generation(struct qn_failover *failover)
+{
+    atomic_fetch_add(&failover->generation, 1);
+    (void)pthread_cond_broadcast(&failover->switched);
+}
+
+/* With the mutex held. */
 static void make_current(struct qn_failover *failover, size_t index)
 {
     atomic_store(&failover->endpoints[failover->current]->abandoned, true);
     failover->current = index;
     atomic_store(&failover->endpoints[index]->abandoned, false);
-    atomic_fetch_add(&failover->generation, 1);
+    begin_generation(failover);
 }
 
 /* With the mutex held: one of those that this cycle has not tried, and not the same again. */
@@ -266,8 +276,18 @@ void qn_failover_set(struct qn_failover *failover, struct qn_endpoint *take_endp
     } else {
         atomic_store(&before->abandoned, true);
         failover->endpoints[0] = take_endpoint;
-        atomic_fetch_add(&failover->generation, 1);
+        begin_generation(failover);
         qn_endpoint_unref(before);
+    }
+    (void)pthread_mutex_unlock(&failover->mutex);
+}
+
+void qn_failover_wait(struct qn_failover *failover, uint64_t generation, int64_t until_mono_ns)
+{
+    (void)pthread_mutex_lock(&failover->mutex);
+    bool in_time = true;
+    while (in_time && qn_failover_is_current(failover, generation)) {
+        in_time = qn_cond_wait_until(&failover->switched, &failover->mutex, until_mono_ns);
     }
     (void)pthread_mutex_unlock(&failover->mutex);
 }

@@ -65,6 +65,7 @@ struct qn_server_choice {
 struct qn_failover {
     char address[QN_FAILOVER_ADDRESS_SIZE]; /* for texts */
     pthread_mutex_t mutex;                  /* guards the rest */
+    pthread_cond_t switched;                /* there is a new generation */
     struct qn_failover_rules rules;
     struct qn_endpoint *endpoints[QN_FAILOVER_ENDPOINTS_MAX]; /* references */
     size_t count;
@@ -121,6 +122,8 @@ void qn_failover_answer(struct qn_failover *failover, uint64_t generation);
  * before the next connection is opened. */
 void qn_failover_doubt(struct qn_failover *failover, uint64_t generation);
 bool qn_failover_is_current(const struct qn_failover *failover, uint64_t generation);
+/* Waits for a server of another generation, at most until that moment. */
+void qn_failover_wait(struct qn_failover *failover, uint64_t generation, int64_t until_mono_ns);
 /* A connection was found dead whose server is not. Others may be, too: so for some time. */
 void qn_failover_note_lost_link(struct qn_failover *failover);
 bool qn_failover_has_lost_link(const struct qn_failover *failover);
