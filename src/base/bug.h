@@ -195,6 +195,7 @@ enum qn_bug {
     QN_BUG_NO_PAUSE = 352,             /* no pause when all servers have failed */
     QN_BUG_REFUSAL_UNNOTICED = 354,    /* a worker whose login is refused looks healthy */
     QN_BUG_LEAVING_MASTER_USED = 355,  /* a master that sentinels are replacing is used */
+    QN_BUG_SENTINEL_KEPT = 356,        /* sentinels that are gone are asked for ever */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

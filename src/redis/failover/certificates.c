@@ -43,10 +43,10 @@ quern_status qn_certificates_reload(struct qn_failover *failover, struct qn_sent
         status = reload_one(endpoint, status, err);
         endpoint = server_at(failover, i);
     }
-    endpoint = sentinels == NULL ? NULL : qn_sentinels_node(sentinels, 0);
+    endpoint = sentinels == NULL ? NULL : qn_sentinel_list_at(&sentinels->list, 0);
     for (size_t i = 1; endpoint != NULL; i++) {
         status = reload_one(endpoint, status, err);
-        endpoint = qn_sentinels_node(sentinels, i);
+        endpoint = qn_sentinel_list_at(&sentinels->list, i);
     }
     return status == QUERN_E_UNSUPPORTED
                ? qn_error_set(err, status, "the broker's URL names no certificates")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sentinel.c - asks sentinels where the master is, and learns of further sentinels from them.
+/* sentinel.c - asks sentinels where the master is, and for further sentinels (sentinel_list.h).
  *
  * All of them are asked, one after the other: during a failover only the sentinel that leads it
  * knows the new master, and that with a new epoch, while the others agree on the old one. One that
@@ -66,7 +66,7 @@ static quern_status add_nodes(struct qn_sentinels *sentinels, const char *hosts,
     for (const char *at = hosts; status == QUERN_OK && at != NULL;) {
         struct qn_slot_place place;
         size_t size = strcspn(at, ",");
-        if (sentinels->count == QN_SENTINELS_MAX ||
+        if (qn_sentinel_list_count(&sentinels->list) == QN_SENTINELS_MAX ||
             !qn_slots_place(at, size, DEFAULT_PORT, &place) || place.host[0] == '\0') {
             return qn_error_set(err, QUERN_E_INVALID,
                                 "redis: sentinels are written host:port,host:port, %d at most",
@@ -77,7 +77,7 @@ static quern_status add_nodes(struct qn_sentinels *sentinels, const char *hosts,
         status = qn_endpoint_new(&one, terms, &endpoint, err);
         if (status == QUERN_OK) {
             endpoint->mode = QN_SERVER_SENTINEL;
-            sentinels->nodes[sentinels->count++] = endpoint;
+            qn_sentinel_list_add(&sentinels->list, endpoint);
         }
         at = at[size] == ',' ? at + size + 1 : NULL;
     }
@@ -131,6 +131,7 @@ quern_status qn_sentinels_init(struct qn_sentinels *sentinels, const struct qn_u
         return qn_error_set(err, QUERN_E_INVALID,
                             "redis: write redis-sentinel://host,host,host/0?master=NAME");
     }
+    qn_sentinel_list_init(&sentinels->list);
     sentinels->master = qn_str_dup(params->master);
     quern_status status = sentinels->master == NULL ? qn_error_nomem(err)
                                                     : make_all(sentinels, url, params, terms, err);
@@ -144,9 +145,7 @@ quern_status qn_sentinels_init(struct qn_sentinels *sentinels, const struct qn_u
 
 void qn_sentinels_finish(struct qn_sentinels *sentinels)
 {
-    for (size_t i = 0; i < sentinels->count; i++) {
-        qn_endpoint_unref(sentinels->nodes[i]);
-    }
+    qn_sentinel_list_finish(&sentinels->list);
     qn_endpoint_unref(sentinels->model);
     qn_free(sentinels->master);
     (void)pthread_cond_destroy(&sentinels->asked);
@@ -163,15 +162,6 @@ void qn_sentinels_serve(struct qn_sentinels *sentinels, struct qn_failover *fail
 {
     sentinels->failover = failover;
     qn_failover_ask(failover, find, sentinels);
-}
-
-struct qn_endpoint *qn_sentinels_node(struct qn_sentinels *sentinels, size_t index)
-{
-    (void)pthread_mutex_lock(&sentinels->mutex);
-    struct qn_endpoint *node =
-        index < sentinels->count ? qn_endpoint_ref(sentinels->nodes[index]) : NULL;
-    (void)pthread_mutex_unlock(&sentinels->mutex);
-    return node;
 }
 
 /* --- One sentinel --------------------------------------------------------------------- */
@@ -199,17 +189,6 @@ static void put_sentinel(char **at, const char *verb, const char *master)
     qn_encode(at, words, sizes, 3);
 }
 
-/* The value of a field of a reply that is a list of names and values. */
-static const char *field(const struct qn_reply *reply, const char *name)
-{
-    for (size_t i = 0; i + 1 < reply->count; i += 2) {
-        if (strcmp(qn_reply_text(reply->items[i]), name) == 0) {
-            return qn_reply_text(reply->items[i + 1]);
-        }
-    }
-    return "";
-}
-
 static void vote(struct poll *poll, const struct candidate *candidate)
 {
     for (size_t i = 0; i < poll->count; i++) {
@@ -226,31 +205,9 @@ static void vote(struct poll *poll, const struct candidate *candidate)
     }
 }
 
-static bool is_place(const char *host, const char *port)
-{
-    return host[0] != '\0' && strlen(host) < QN_SLOT_HOST_SIZE && !qn_str_has_control(host) &&
-           strchr(host, ' ') == NULL && port[0] != '\0' && strlen(port) < 6 &&
-           strspn(port, "0123456789") == strlen(port);
-}
-
-/* With the mutex held: remembers a sentinel that another one knows. */
-static void learn(struct qn_sentinels *sentinels, const char *host, const char *port)
-{
-    bool known = sentinels->count == QN_SENTINELS_MAX || !is_place(host, port);
-    for (size_t i = 0; !known && i < sentinels->count; i++) {
-        known = strcmp(sentinels->nodes[i]->peer.host, host) == 0 &&
-                strcmp(sentinels->nodes[i]->peer.port, port) == 0;
-    }
-    struct qn_endpoint *endpoint = NULL;
-    if (!known && qn_endpoint_at(sentinels->nodes[0], host, port, &endpoint, NULL) == QUERN_OK) {
-        sentinels->nodes[sentinels->count++] = endpoint;
-    }
-}
-
 enum { ADDRESS, MASTER, SENTINELS, REPLY_COUNT };
 
-static void take_answer(struct qn_sentinels *sentinels, struct qn_reply *const *replies,
-                        struct poll *poll)
+static void take_answer(struct qn_reply *const *replies, struct poll *poll)
 {
     const char *host = qn_reply_text(qn_reply_at(replies[ADDRESS], 0));
     const char *port = qn_reply_text(qn_reply_at(replies[ADDRESS], 1));
@@ -259,25 +216,20 @@ static void take_answer(struct qn_sentinels *sentinels, struct qn_reply *const *
         (void)qn_error_set(&poll->error, QUERN_E_BROKER, "%.200s", replies[ADDRESS]->data);
         return;
     }
-    if (!is_place(host, port)) {
+    if (!qn_sentinel_list_is_place(host, port)) {
         poll->strangers++;
         return;
     }
     struct candidate candidate = {
-        .epoch = strtoull(field(replies[MASTER], "config-epoch"), NULL, 10), .votes = 1};
+        .epoch = strtoull(qn_sentinel_list_field(replies[MASTER], "config-epoch"), NULL, 10),
+        .votes = 1};
     (void)snprintf(candidate.place.host, QN_SLOT_HOST_SIZE, "%s", host);
     (void)snprintf(candidate.place.port, QN_SLOT_PORT_SIZE, "%s", port);
-    candidate.leaves = strstr(field(replies[MASTER], "flags"), "failover_in_progress") != NULL &&
-                       strcmp(field(replies[MASTER], "ip"), host) == 0 &&
-                       strcmp(field(replies[MASTER], "port"), port) == 0;
+    candidate.leaves =
+        strstr(qn_sentinel_list_field(replies[MASTER], "flags"), "failover_in_progress") != NULL &&
+        strcmp(qn_sentinel_list_field(replies[MASTER], "ip"), host) == 0 &&
+        strcmp(qn_sentinel_list_field(replies[MASTER], "port"), port) == 0;
     vote(poll, &candidate);
-    (void)pthread_mutex_lock(&sentinels->mutex);
-    for (size_t i = 0; replies[SENTINELS]->type == QN_REPLY_ARRAY && i < replies[SENTINELS]->count;
-         i++) {
-        const struct qn_reply *other = replies[SENTINELS]->items[i];
-        learn(sentinels, field(other, "ip"), field(other, "port"));
-    }
-    (void)pthread_mutex_unlock(&sentinels->mutex);
 }
 
 /* The connection to one of them. */
@@ -313,7 +265,8 @@ static quern_status exchange(struct qn_sentinels *sentinels, struct visit *visit
                                        &replies[i], err);
     }
     if (status == QUERN_OK) {
-        take_answer(sentinels, replies, poll);
+        take_answer(replies, poll);
+        qn_sentinel_list_answer(&sentinels->list, visit->connection.endpoint, replies[SENTINELS]);
     }
     return status;
 }
@@ -349,27 +302,11 @@ static const struct candidate *best_of(const struct poll *poll)
     return best;
 }
 
-/* One that did not answer is asked last from now on. */
-static void put_last(struct qn_sentinels *sentinels, const struct qn_endpoint *node)
-{
-    (void)pthread_mutex_lock(&sentinels->mutex);
-    size_t i = 0;
-    while (i < sentinels->count && sentinels->nodes[i] != node) {
-        i++;
-    }
-    if (i + 1 < sentinels->count) {
-        struct qn_endpoint *moved = sentinels->nodes[i];
-        size_t behind = sentinels->count - i - 1;
-        memmove(&sentinels->nodes[i], &sentinels->nodes[i + 1], behind * sizeof *sentinels->nodes);
-        sentinels->nodes[sentinels->count - 1] = moved;
-    }
-    (void)pthread_mutex_unlock(&sentinels->mutex);
-}
-
-static bool is_agreed(const struct qn_sentinels *sentinels, const struct poll *poll)
+static bool is_agreed(struct qn_sentinels *sentinels, const struct poll *poll)
 {
     const struct candidate *best = best_of(poll);
-    return best != NULL && best->epoch >= sentinels->epoch && 2 * best->votes > sentinels->count;
+    return best != NULL && best->epoch >= sentinels->epoch &&
+           2 * best->votes > qn_sentinel_list_count(&sentinels->list);
 }
 
 /* Asks those that are known now; what it learns of others is of use the next time. */
@@ -378,21 +315,23 @@ static void ask_all(struct qn_sentinels *sentinels, int64_t deadline_mono_ns, st
     struct qn_endpoint *nodes[QN_SENTINELS_MAX];
     size_t count = 0;
     while (count < QN_SENTINELS_MAX) {
-        nodes[count] = qn_sentinels_node(sentinels, count);
+        nodes[count] = qn_sentinel_list_at(&sentinels->list, count);
         if (nodes[count] == NULL) {
             break;
         }
         count++;
     }
+    qn_sentinel_list_begin(&sentinels->list);
     for (size_t i = 0; i < count; i++) {
         int64_t patience_ms = is_agreed(sentinels, poll) ? ASK_MS_REST : ASK_MS;
         int64_t until_ns = qn_clock_mono_ns() + patience_ms * QN_NS_PER_MS;
         until_ns = until_ns < deadline_mono_ns ? until_ns : deadline_mono_ns;
         if (!ask_one(sentinels, nodes[i], until_ns, poll)) {
-            put_last(sentinels, nodes[i]);
+            qn_sentinel_list_fail(&sentinels->list, nodes[i], qn_clock_mono_ns());
         }
         qn_endpoint_unref(nodes[i]);
     }
+    qn_sentinel_list_end(&sentinels->list, qn_clock_mono_ns());
 }
 
 /* From the answers to the master. */
@@ -409,9 +348,10 @@ static quern_status decide(struct qn_sentinels *sentinels, const struct poll *po
     if (best == NULL) {
         quern_status status = poll->error.code == QUERN_E_DENIED ? QUERN_E_DENIED : QUERN_E_CONNECT;
         return qn_error_set(err, status, "none of %zu sentinels answers, the last: %.180s",
-                            sentinels->count, poll->error.text);
+                            qn_sentinel_list_count(&sentinels->list), poll->error.text);
     }
-    if (best->epoch < sentinels->epoch && 2 * best->votes <= sentinels->count) {
+    if (best->epoch < sentinels->epoch &&
+        2 * best->votes <= qn_sentinel_list_count(&sentinels->list)) {
         return qn_error_set(err, QUERN_E_BUSY,
                             "redis: the sentinels that answer know only an older master, %s:%s",
                             best->place.host, best->place.port);

@@ -15,9 +15,8 @@
 #include "quern/status.h"
 #include "redis/endpoint.h"
 #include "redis/failover/failover.h"
+#include "redis/failover/sentinel_list.h"
 #include "redis/failover/url_params.h"
-
-#define QN_SENTINELS_MAX 32
 
 struct qn_sentinels {
     struct qn_failover *failover; /* borrowed */
@@ -29,9 +28,8 @@ struct qn_sentinels {
     uint64_t answer;              /* grows with each one */
     quern_status status;          /* of the latest */
     quern_error error;
-    uint64_t epoch; /* the highest that was seen */
-    size_t count;
-    struct qn_endpoint *nodes[QN_SENTINELS_MAX]; /* references; those that answered come first */
+    uint64_t epoch;               /* the highest that was seen */
+    struct qn_sentinel_list list; /* has a mutex of its own */
 };
 
 /* url: of scheme redis-sentinel, whose user and password are those of the data nodes. Connects to
@@ -49,7 +47,5 @@ void qn_sentinels_serve(struct qn_sentinels *sentinels, struct qn_failover *fail
  * QUERN_E_DENIED. */
 QUERN_NODISCARD quern_status qn_sentinels_find(struct qn_sentinels *sentinels,
                                                int64_t deadline_mono_ns, quern_error *err);
-/* The index-th of them, with a reference for the caller; NULL: there are fewer. */
-struct qn_endpoint *qn_sentinels_node(struct qn_sentinels *sentinels, size_t index);
 
 #endif

@@ -139,7 +139,7 @@ static void subscribe_somewhere(struct qn_supervisor *supervisor, struct subscri
 {
     bool done = false;
     for (size_t i = 0; !done && i < QN_SENTINELS_MAX && sleep_ms(supervisor, -1, 0); i++) {
-        struct qn_endpoint *node = qn_sentinels_node(supervisor->sentinels, i);
+        struct qn_endpoint *node = qn_sentinel_list_at(&supervisor->sentinels->list, i);
         if (node == NULL) {
             return;
         }
@@ -169,14 +169,17 @@ static bool take_messages(struct subscription *subscription)
     return switched;
 }
 
-/* Now and then: gives the subscription up if the last ping was not answered, else sends one. */
-static void check_alive(struct subscription *subscription)
+/* Now and then: gives the subscription up if the last ping was not answered, or if the others know
+ * this sentinel no more: it may learn nothing of them any more; else sends a ping. */
+static void check_alive(struct qn_supervisor *supervisor, struct subscription *subscription)
 {
     if (qn_clock_mono_ns() < subscription->ping_at_ns) {
         return;
     }
     subscription->ping_at_ns = in_ms(ASK_MS);
-    if (subscription->exists && subscription->pinged) {
+    if (subscription->exists &&
+        (subscription->pinged ||
+         !qn_sentinel_list_has(&supervisor->sentinels->list, subscription->connection.endpoint))) {
         unsubscribe(subscription);
     }
     subscription->pinged = subscription->exists;
@@ -203,7 +206,7 @@ static void watch_sentinels(struct qn_supervisor *supervisor)
     bool goes_on = true;
     while (goes_on) {
         if (qn_clock_mono_ns() >= ask_at_ns) {
-            check_alive(&subscription);
+            check_alive(supervisor, &subscription);
             if (!subscription.exists) {
                 subscribe_somewhere(supervisor, &subscription);
             }

@@ -46,8 +46,8 @@ static void each_place_has_its_port(void **state)
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qn_sentinels sentinels;
         assert_int_equal(make(&sentinels, cases[i].url), QUERN_OK);
-        assert_string_equal(sentinels.nodes[0]->peer.host, cases[i].host);
-        assert_string_equal(sentinels.nodes[0]->peer.port, cases[i].port);
+        assert_string_equal(sentinels.list.sentinels[0].endpoint->peer.host, cases[i].host);
+        assert_string_equal(sentinels.list.sentinels[0].endpoint->peer.port, cases[i].port);
         qn_sentinels_finish(&sentinels);
     }
 }
