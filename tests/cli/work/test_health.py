@@ -163,6 +163,15 @@ class PageTest(HealthTest):
         self.assertEqual(self.stop(worker), 0)
         self.assertFalse(os.path.exists(worker.place))
 
+    def test_a_socket_whose_directory_makes_its_path_too_long(self):
+        """It is refused, not made where the worker happens to stand."""
+        self.env["RUNTIME_DIRECTORY"] = self.path("r" * 100)
+        os.mkdir(self.env["RUNTIME_DIRECTORY"])
+        text = self.fails(lib_cli.EXIT_USAGE, "work", "--exec", "*=true", "--health-port",
+                          "health.sock")
+        self.assertIn("health-port", text)
+        self.assertFalse(os.path.exists(self.path("health.sock")))
+
     def inodes(self, pid):
         """Of the sockets that it has open."""
         found = set()
