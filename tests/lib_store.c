@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "redis/cluster/slots.h"
+
 const char *const test_brokers[TEST_BROKER_COUNT] = {"sqlite", "redis"};
 
 const char test_worker_user[] =
@@ -123,8 +125,31 @@ void test_store_open(struct test_store *store, int64_t wall_ms)
     test_store_open_at(store, broker_now, wall_ms);
 }
 
+struct test_redis *test_store_node(int node)
+{
+    return &nodes[node];
+}
+
+int test_store_owner(const char *key)
+{
+    return qn_slots_of(key, strlen(key)) % TEST_CLUSTER_SIZE;
+}
+
+void test_store_silence(int node)
+{
+    assert_int_equal(kill(nodes[node].pid, SIGSTOP), 0);
+}
+
+void test_store_speak(int node)
+{
+    assert_int_equal(kill(nodes[node].pid, SIGCONT), 0);
+}
+
 void test_store_close(struct test_store *store)
 {
+    for (int i = 0; i < TEST_CLUSTER_SIZE && nodes[i].pid != 0; i++) {
+        (void)kill(nodes[i].pid, SIGCONT);
+    }
     test_dir_remove(store->dir);
 }
 

@@ -56,6 +56,12 @@ void test_store_advance(struct test_store *store, int64_t ms);
 /* Writers get no answer until it is unblocked. */
 void test_store_block(struct test_store *store);
 void test_store_unblock(struct test_store *store);
+/* Of a cluster: its nodes by number, and which of them owns a key. */
+struct test_redis *test_store_node(int node);
+int test_store_owner(const char *key);
+/* Nothing gets an answer from that node until it speaks again, at the latest at close. */
+void test_store_silence(int node);
+void test_store_speak(int node);
 /* The user "worker" with password "secret", a line of redis.conf: the user that
  * docs/protocol/redis.md recommends for workers. All stores in Redis are used by this user. */
 extern const char test_worker_user[];

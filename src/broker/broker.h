@@ -112,6 +112,9 @@ struct qn_enqueue {
      * there instead if the result is QUERN_OK. Else NULL. `holders` NULL: not wanted. */
     const char **holders;
     struct qn_arena *arena; /* for these ids; with holders */
+    bool *ret_partial;      /* out, may be NULL: set if QUERN_E_UNKNOWN is returned although results
+                             * are known: those of tasks with a final one, which stays, while the
+                             * others have QUERN_E_BUSY (not stored now) or QUERN_E_UNKNOWN */
 };
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,

@@ -84,7 +84,8 @@ struct qn_set_extension {
     const struct qn_group_set *set;
     bool held; /* out: false: the lease is lost, and its members may be in another set */
 };
-/* Extends the leases still held to lease_ms from now. Each set is a transaction. */
+/* Extends the leases still held to lease_ms from now. Each set is a transaction: after an error
+ * those that were extended have `held`, and it is as before where there is no answer. */
 typedef quern_status qn_extend_sets_fn(struct qn_broker *broker,
                                        struct qn_set_extension *extensions, size_t count,
                                        int64_t lease_ms, quern_error *err);

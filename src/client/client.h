@@ -46,13 +46,7 @@ struct quern_client {
     /* Only the leader touches these. */
     struct qn_stamp stamp;
     struct qn_random random;
-    struct qn_arena arena; /* of the batch being stored: the tasks and the arrays below */
-    size_t prepared_count;
-    struct qn_task *prepared;
-    struct qn_origin *origins;
-    quern_status *statuses;
-    bool limited;         /* one of them is full because of the limit of its queue */
-    const char **holders; /* of locks, see struct qn_enqueue */
+    struct qn_arena arena; /* of batches (store.h) */
 };
 
 /* Every public call is between these two. QUERN_E_CLOSED: this process is a fork. */

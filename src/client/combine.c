@@ -9,255 +9,24 @@
  *
  * The broker decides how much fits (qn_broker_enqueue_max); on Redis it is several scripts.
  *
- * A lost reply (QUERN_E_UNKNOWN), a locked file (QUERN_E_BUSY) and a server that is absent
- * (QUERN_E_CONNECT, while it restarts) are tried again with the same stamp until the leader's
- * deadline, which is the earliest of the batch; the stamp makes that harmless. (With no_wait only
- * the lost reply is, and max_retries bounds both.) When a batch of
- * several callers is refused as a whole, each request is tried once more on its own, so that no
- * caller sees a failure caused by the task of another. A caller whose time is up before any leader
- * took its request leaves the list: nothing of it was stored. */
+ * A batch is tried again until the leader's deadline, which is the earliest of the batch (store.c).
+ * Where an attempt settles some tasks and leaves others open, because their server does not answer,
+ * the requests that are settled are done, and another one leads, while this one goes on with the
+ * rest. When a batch of several callers is refused as a whole, each request is tried once more on
+ * its own, so that no caller sees a failure caused by the task of another. A caller whose time is
+ * up before any leader took its request leaves the list: nothing of it was stored.
+ */
 #include "client/combine.h"
-
-#include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/error.h"
-
-#define BACKOFF_MS_FIRST 1
-#define BACKOFF_MS_MAX 100
+#include "base/memory/alloc.h"
+#include "client/store.h"
 
 static struct qn_request *request_of(struct qn_list *node)
 {
     return QN_CONTAINER_OF(node, struct qn_request, node);
-}
-
-/* Makes the struct for ret_info before anything is stored: running out of memory must change
- * nothing. */
-static quern_status make_info(const quern_client *client, const struct qn_task *task,
-                              struct qn_request *request, quern_error *err)
-{
-    if (!request->wants_info) {
-        return QUERN_OK;
-    }
-    quern_task_info_free(request->info); /* of a first try, which had another generated id */
-    request->info = NULL;
-    int64_t now_ms = qn_clock_wall_ms(client->clock);
-    int64_t at_ms = 0;
-    if (task->state == QUERN_TASK_SCHEDULED) {
-        at_ms = task->process_at_ms;
-    } else if (task->state == QUERN_TASK_AGGREGATING) {
-        at_ms = now_ms;
-    }
-    const struct quern_task_info info = {
-        .task = *task,
-        .error = "",
-        .at_ms = at_ms,
-        .enqueued_at_ms = now_ms,
-        .worker = "",
-        .progress = -1,
-        .progress_note = "",
-    };
-    request->info = qn_task_info_copy(&info);
-    return request->info == NULL ? qn_error_nomem(err) : QUERN_OK;
-}
-
-/* Fills client->prepared from the request; tasks that are not valid fail and are left out. */
-static void prepare_request(quern_client *client, struct qn_request *request)
-{
-    for (size_t i = 0; i < request->count; i++) {
-        const struct qn_bytes task = {(const char *)request->tasks + i * request->task_size,
-                                      request->task_size};
-        struct qn_task *prepared = &client->prepared[client->prepared_count];
-        quern_error error;
-        quern_status status = qn_request_prepare(client, task, &client->arena, prepared, &error);
-        if (status == QUERN_OK) {
-            status = make_info(client, prepared, request, &error);
-        }
-        if (status != QUERN_OK) {
-            qn_request_set_result(request->results, i, status, NULL);
-            qn_request_fail(request, i, &error);
-            continue;
-        }
-        qn_request_set_result(request->results, i, QUERN_OK, prepared->id);
-        client->origins[client->prepared_count] = (struct qn_origin){request, i};
-        client->prepared_count++;
-    }
-}
-
-/* Waits before the next try: a random part of a doubling time, so that several processes which
- * meet a locked file do not meet again. */
-static void back_off(quern_client *client, unsigned attempt, int64_t deadline_mono_ns)
-{
-    static const struct qn_pace quick = {.start_ms = BACKOFF_MS_FIRST, .max_ms = BACKOFF_MS_MAX};
-    const struct qn_pace *pace = qn_pace_has_pauses(&client->pace) ? &client->pace : &quick;
-    int64_t wait_ms = qn_pace_next_ms(pace, attempt, &client->random);
-    int64_t left_ms = (deadline_mono_ns - qn_clock_mono_ns()) / QN_NS_PER_MS + 1;
-    wait_ms = wait_ms < left_ms ? wait_ms : left_ms;
-    (void)poll(NULL, 0, (int)wait_ms); /* an interrupted wait is only shorter */
-}
-
-/* One transaction for all that is prepared, tried again with one stamp while its fate is open. */
-static quern_status store_prepared(quern_client *client, int64_t deadline_mono_ns, quern_error *err)
-{
-    bool in_doubt = false;
-    client->stamp.sequence++;
-    const struct qn_enqueue enqueue = {.stamp = client->stamp,
-                                       .tasks = client->prepared,
-                                       .count = client->prepared_count,
-                                       .results = client->statuses,
-                                       .ret_limited = &client->limited,
-                                       .holders = client->holders,
-                                       .arena = &client->arena};
-    client->limited = false;
-    for (unsigned attempt = 0;; attempt++) {
-        quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);
-        in_doubt = in_doubt || status == QUERN_E_UNKNOWN;
-        if (status == QUERN_OK) {
-            return QUERN_OK;
-        }
-        bool may_come = !client->no_wait && qn_broker_may_recover(client->broker, status);
-        bool again = in_doubt || may_come;
-        if (!again || qn_clock_mono_ns() >= deadline_mono_ns ||
-            qn_pace_ends(&client->pace, attempt + 1)) {
-            return in_doubt ? QUERN_E_UNKNOWN : status;
-        }
-        back_off(client, attempt, deadline_mono_ns);
-    }
-}
-
-/* Marks every prepared task: the whole batch failed. */
-static void spread_failure(quern_client *client, quern_status status, const quern_error *error)
-{
-    for (size_t i = 0; i < client->prepared_count; i++) {
-        const struct qn_task *task = &client->prepared[i];
-        struct qn_origin origin = client->origins[i];
-        quern_error text;
-        if (status == QUERN_E_UNKNOWN) {
-            qn_error_set(&text, status, "task %s in queue %s may be stored or not: %s", task->id,
-                         task->queue, error->text);
-        } else {
-            qn_error_set(&text, status, "enqueue to %s: %s", task->queue, error->text);
-        }
-        qn_request_set_result(origin.request->results, origin.index, status, task->id);
-        qn_request_fail(origin.request, origin.index, &text);
-        origin.request->broker_status = status;
-    }
-}
-
-/* The first one; it is no failure yet, see room.c. */
-static void note_limited(struct qn_request *request, size_t index, const struct qn_task *task)
-{
-    if (!request->limited) {
-        request->limited = true;
-        request->limited_index = index;
-        qn_request_refuse_limited(task, &request->limit);
-    }
-}
-
-static void spread_results(quern_client *client)
-{
-    for (size_t i = 0; i < client->prepared_count; i++) {
-        struct qn_origin origin = client->origins[i];
-        const char *holder = client->holders[i];
-        if (client->statuses[i] == QUERN_OK && holder == NULL) {
-            continue;
-        }
-        qn_request_set_holder(origin.request, holder);
-        qn_request_set_stored(origin.request->results, origin.index, client->statuses[i],
-                              (struct qn_stored_ids){client->prepared[i].id, holder});
-        if (client->statuses[i] == QUERN_OK) {
-            continue;
-        }
-        quern_error error;
-        if (client->statuses[i] == QUERN_E_FULL && client->limited) {
-            note_limited(origin.request, origin.index, &client->prepared[i]);
-            continue;
-        }
-        qn_request_refuse(&client->prepared[i], client->statuses[i], &error);
-        qn_request_fail(origin.request, origin.index, &error);
-        if (client->statuses[i] == QUERN_E_FULL) {
-            origin.request->broker_status = QUERN_E_FULL; /* a part of it found no room */
-        }
-    }
-}
-
-/* The arrays for all tasks of the batch. */
-static bool make_room(quern_client *client, const struct qn_list *batch)
-{
-    size_t count = 0;
-    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
-        count += request_of(node)->count;
-    }
-    qn_arena_reset(&client->arena);
-    client->prepared_count = 0;
-    client->prepared = qn_arena_alloc(&client->arena, count * sizeof *client->prepared);
-    client->origins = qn_arena_alloc(&client->arena, count * sizeof *client->origins);
-    client->statuses = qn_arena_alloc(&client->arena, count * sizeof *client->statuses);
-    client->holders = qn_arena_alloc(&client->arena, count * sizeof *client->holders);
-    return client->prepared != NULL && client->origins != NULL && client->statuses != NULL &&
-           client->holders != NULL;
-}
-
-static void fail_nomem(const struct qn_list *batch)
-{
-    quern_error error;
-    quern_status status = qn_error_nomem(&error);
-    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
-        struct qn_request *request = request_of(node);
-        for (size_t i = 0; i < request->count; i++) {
-            qn_request_set_result(request->results, i, status, NULL);
-        }
-        qn_request_fail(request, 0, &error);
-        request->broker_status = status;
-    }
-}
-
-/* Stores the requests of `batch`. Returns false when the broker refused them as a whole for a
- * reason that one of them may have brought in; no result is written then. */
-static bool store(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns, bool alone)
-{
-    if (!make_room(client, batch)) {
-        fail_nomem(batch);
-        return true;
-    }
-    for (struct qn_list *node = batch->next; node != batch; node = node->next) {
-        prepare_request(client, request_of(node));
-    }
-    if (client->prepared_count == 0) {
-        return true;
-    }
-    quern_error error = {0};
-    quern_status status = store_prepared(client, deadline_mono_ns, &error);
-    if (status == QUERN_OK) {
-        spread_results(client);
-        return true;
-    }
-    if (!alone &&
-        (status == QUERN_E_BROKER || status == QUERN_E_FULL || status == QUERN_E_UNSUPPORTED)) {
-        return false;
-    }
-    spread_failure(client, status, &error);
-    return true;
-}
-
-static void store_one_by_one(quern_client *client, struct qn_list *batch, int64_t deadline_mono_ns)
-{
-    struct qn_list done;
-    qn_list_init(&done);
-    for (struct qn_list *node = qn_list_shift(batch); node != NULL; node = qn_list_shift(batch)) {
-        struct qn_list one;
-        qn_list_init(&one);
-        qn_list_append(&one, node);
-        request_of(node)->failed = false;
-        (void)store(client, &one, deadline_mono_ns, true);
-        qn_list_remove(node);
-        qn_list_append(&done, node);
-    }
-    for (struct qn_list *node = qn_list_shift(&done); node != NULL; node = qn_list_shift(&done)) {
-        qn_list_append(batch, node);
-    }
 }
 
 /* With the mutex held: moves the requests that fit into one transaction from the list to `batch`.
@@ -281,31 +50,139 @@ static void take_batch(quern_client *client, struct qn_list *batch)
     }
 }
 
-/* With the mutex held; leaves it while storing. */
-static void lead(quern_client *client, struct qn_request *own)
+/* Leadership stays here meanwhile, whatever a server does not answer: this is rare. */
+static void store_one_by_one(struct qn_store *store, int64_t deadline_mono_ns)
 {
-    struct qn_list batch;
-    qn_list_init(&batch);
-    take_batch(client, &batch);
-    QN_ASSERT(own->phase == QN_REQUEST_TAKEN);
-    pthread_mutex_unlock(&client->mutex);
-
-    bool alone = batch.next == batch.prev;
-    if (!store(client, &batch, own->deadline_mono_ns, alone)) {
-        store_one_by_one(client, &batch, own->deadline_mono_ns);
+    struct qn_list done;
+    qn_list_init(&done);
+    store->on_partial = NULL;
+    for (struct qn_list *node = qn_list_shift(&store->batch); node != NULL;
+         node = qn_list_shift(&store->batch)) {
+        struct qn_list one;
+        qn_list_init(&one);
+        qn_list_append(&one, node);
+        request_of(node)->failed = false;
+        enum qn_store_end end = qn_store_run(store, &one, deadline_mono_ns);
+        QN_ASSERT(end == QN_STORE_DONE);
+        qn_list_remove(node);
+        qn_list_append(&done, node);
     }
-
-    pthread_mutex_lock(&client->mutex);
-    for (struct qn_list *node = qn_list_shift(&batch); node != NULL; node = qn_list_shift(&batch)) {
-        struct qn_request *request = request_of(node);
-        request->phase = QN_REQUEST_DONE;
-        pthread_cond_signal(&request->changed);
+    for (struct qn_list *node = qn_list_shift(&done); node != NULL; node = qn_list_shift(&done)) {
+        qn_list_append(&store->batch, node);
     }
+}
+
+/* With the mutex held. */
+static void hand_over(quern_client *client)
+{
     client->led = !qn_list_empty(&client->waiting);
     if (client->led) {
         struct qn_request *next = request_of(client->waiting.next);
         next->phase = QN_REQUEST_LEADING;
         pthread_cond_signal(&next->changed);
+    }
+}
+
+/* With the mutex held. Afterwards its thread may be gone, and the request with it. */
+static void finish(struct qn_request *request)
+{
+    request->phase = QN_REQUEST_DONE;
+    pthread_cond_signal(&request->changed);
+}
+
+/* No caller waits for a server that its tasks do not need, nor does the leader: then the thread of
+ * the first request that is still open goes on with the batch. */
+static bool let_go(struct qn_store *store, void *user)
+{
+    quern_client *client = store->client;
+    struct qn_request *own = user;
+    bool is_alone = store->batch.next == store->batch.prev; /* something of it is open */
+    pthread_mutex_lock(&client->mutex);
+    for (struct qn_list *node = store->batch.next; !is_alone && node != &store->batch;) {
+        struct qn_request *request = request_of(node);
+        node = node->next;
+        if (qn_store_settle(store, request)) {
+            qn_list_remove(&request->node);
+            finish(request);
+        }
+    }
+    if (!store->is_apart) {
+        qn_store_part(store);
+        hand_over(client);
+    }
+    bool stays = own->phase != QN_REQUEST_DONE;
+    if (!stays) {
+        struct qn_request *heir = request_of(store->batch.next);
+        heir->inherited = store;
+        heir->phase = QN_REQUEST_LEADING;
+        pthread_cond_signal(&heir->changed);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return stays;
+}
+
+/* With the mutex held: a new batch. NULL: out of memory. */
+static struct qn_store *begin(quern_client *client)
+{
+    struct qn_store *store = qn_alloc_zero(1, sizeof *store);
+    if (store != NULL) {
+        qn_store_begin(store, client);
+        take_batch(client, &store->batch);
+    }
+    return store;
+}
+
+/* With the mutex held. */
+static void fail_own(struct qn_request *own)
+{
+    struct qn_list one;
+    qn_list_init(&one);
+    qn_list_remove(&own->node);
+    qn_list_append(&one, &own->node);
+    qn_store_fail_nomem(&one);
+    qn_list_remove(&own->node);
+    own->phase = QN_REQUEST_DONE;
+}
+
+/* Without the mutex. Returns false when another thread has the batch now. */
+static bool run(struct qn_store *store, struct qn_request *own)
+{
+    bool inherited = own->inherited != NULL;
+    store->on_partial = let_go;
+    store->user = own;
+    enum qn_store_end end = inherited ? qn_store_go_on(store, own->deadline_mono_ns)
+                                      : qn_store_run(store, &store->batch, own->deadline_mono_ns);
+    if (end == QN_STORE_REFUSED) {
+        store_one_by_one(store, own->deadline_mono_ns);
+    }
+    return end != QN_STORE_LEFT;
+}
+
+/* With the mutex held; leaves it while storing. */
+static void lead(quern_client *client, struct qn_request *own)
+{
+    struct qn_store *store = own->inherited != NULL ? own->inherited : begin(client);
+    if (store == NULL) {
+        fail_own(own);
+        hand_over(client);
+        return;
+    }
+    own->phase = QN_REQUEST_TAKEN;
+    pthread_mutex_unlock(&client->mutex);
+    bool stays = run(store, own);
+    pthread_mutex_lock(&client->mutex);
+    if (!stays) {
+        return;
+    }
+    bool is_leader = !store->is_apart;
+    qn_store_finish(store);
+    for (struct qn_list *node = qn_list_shift(&store->batch); node != NULL;
+         node = qn_list_shift(&store->batch)) {
+        finish(request_of(node));
+    }
+    qn_free(store);
+    if (is_leader) {
+        hand_over(client);
     }
 }
 
@@ -329,7 +206,7 @@ static void wait_for_turn(quern_client *client, struct qn_request *request)
             qn_request_set_result(request->results, i, QUERN_E_TIMEOUT, NULL);
         }
     }
-    while (request->phase == QN_REQUEST_TAKEN) {
+    while (request->phase == QN_REQUEST_TAKEN) { /* until done, or left the batch to lead it */
         pthread_cond_wait(&request->changed, &client->mutex);
     }
 }

@@ -26,6 +26,7 @@ struct qn_request {
     struct qn_list node;         /* in the list of waiting requests, or in a leader's batch */
     pthread_cond_t changed;      /* the phase is leading or done */
     enum qn_request_phase phase; /* guarded by the client's mutex */
+    struct qn_store *inherited;  /* it leads this batch, which another thread left; guarded too */
     int64_t deadline_mono_ns;    /* real time: a turned clock must not hang it */
     /* The input: `count` structs of task_size bytes each, as the caller wrote them. */
     const void *tasks;

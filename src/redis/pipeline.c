@@ -383,7 +383,13 @@ quern_status qn_pipeline_ask(struct qn_pipeline *pipeline, const struct qn_reply
 {
     size_t first = pipeline->read_count;
     quern_status status = qn_pipeline_run(pipeline, err);
-    return status == QUERN_OK ? qn_pipeline_reply(pipeline, first, ret_reply, err) : status;
+    if (status != QUERN_OK) {
+        return status;
+    }
+    status = qn_pipeline_reply(pipeline, first, ret_reply, err);
+    bool lost = status == QUERN_E_BUSY && pipeline->commands[first].lost;
+    return lost && pipeline->kind == QN_PIPELINE_WRITES ? qn_error_as_unknown(err, "effect unknown")
+                                                        : status;
 }
 
 /* --- Replies ------------------------------------------------------------------------ */

@@ -62,6 +62,7 @@ struct qn_pipeline {
     size_t sent_count;   /* of the commands, so far */
     size_t read_count;   /* of their replies, by earlier runs */
     int64_t timeout_ms;  /* of a run; 0: the endpoint's */
+    int64_t patience_ms; /* of hasty commands, beyond half a second: what is sent is large */
     int64_t deadline_ns; /* of the present run, which begins with the first write */
     bool maybe_done;     /* a part of its data may have reached the server */
     const char **args;

@@ -59,16 +59,22 @@ class Node:
                 break
         else:
             raise RuntimeError("no port for a node of the cluster")
-        self.id = self.do("CLUSTER", "MYID").decode()
+        self.id = self.own_id()
+
+    def own_id(self):
+        return self.do("CLUSTER", "MYID").decode()
+
+    @staticmethod
+    def mode():
+        return ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+                "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
+                "--cluster-replica-validity-factor", "0"]
 
     def start(self):
         """False: another process has the port."""
         self.process = subprocess.Popen(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-             "--dir", self.folder, "--cluster-enabled", "yes",
-             "--cluster-config-file", "nodes.conf",
-             "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
-             "--cluster-replica-validity-factor", "0",
+             "--dir", self.folder, *self.mode(),
              "--repl-diskless-sync-delay", "0", "--loglevel", "notice", "--logfile", "log",
              *[option.replace("TLS_PORT", str(self.tls_port)) for option in self.options]],
             preexec_fn=die_with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -98,6 +104,20 @@ class Node:
 
     def is_alive(self):
         return self.process.poll() is None
+
+
+class Alone(Node):
+    """A server without a cluster, started as the nodes of one are."""
+
+    def own_id(self):
+        return ""
+
+    @staticmethod
+    def mode():
+        return []
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
 
 
 def wait_until(check, what):

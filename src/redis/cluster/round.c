@@ -81,11 +81,16 @@ static bool is_hasty(const struct qn_pipeline *pipeline, int node)
     return true;
 }
 
+static int64_t hasty_ms(const struct qn_route *route)
+{
+    return NODE_MS + route->pipeline->patience_ms;
+}
+
 /* Until when to wait for the next step of a node. */
 static int64_t step_end(const struct qn_route *route, int node, int64_t patient_ms)
 {
     int64_t end_ns = route->pipeline->deadline_ns;
-    int64_t ms = is_hasty(route->pipeline, node) ? NODE_MS : patient_ms;
+    int64_t ms = is_hasty(route->pipeline, node) ? hasty_ms(route) : patient_ms;
     int64_t step_ns = qn_clock_mono_ns() + ms * QN_NS_PER_MS;
     return ms > 0 && step_ns < end_ns ? step_ns : end_ns;
 }
@@ -373,7 +378,7 @@ quern_status qn_round_read(struct qn_route *route, quern_error *err)
 {
     size_t count = 0;
     quern_status first = QUERN_OK;
-    int64_t until_ns = qn_clock_mono_ns() + NODE_MS * QN_NS_PER_MS;
+    int64_t until_ns = qn_clock_mono_ns() + hasty_ms(route) * QN_NS_PER_MS;
     int *nodes = list_nodes(route, true, &count);
     struct pollfd *pollers = qn_arena_alloc(route->pipeline->arena, count * sizeof *pollers + 1);
     if (nodes == NULL || pollers == NULL) {

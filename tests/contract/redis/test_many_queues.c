@@ -25,10 +25,15 @@ static const char *name_of(size_t queue)
 }
 
 /* How often scripts have been called so far. */
+static long long script_calls_of(struct test_redis *redis)
+{
+    const char *found = strstr(test_redis_do(redis, "INFO commandstats"), "cmdstat_evalsha:");
+    return found == NULL ? 0 : strtoll(strchr(found, '=') + 1, NULL, 10);
+}
+
 static long long script_calls(void)
 {
-    const char *found = strstr(test_redis_do(server(), "INFO commandstats"), "cmdstat_evalsha:");
-    return found == NULL ? 0 : strtoll(strchr(found, '=') + 1, NULL, 10);
+    return script_calls_of(server());
 }
 
 /* A run in each queue. */
@@ -269,6 +274,25 @@ struct price {
     double commands;
 };
 
+struct sum {
+    long long scripts;
+    long long commands;
+};
+
+/* Of the server, or all nodes. */
+static void count_servers(struct contract *c, struct sum *sum, bool empties)
+{
+    bool is_cluster = test_store_is(&c->store, "cluster");
+    for (int i = 0; i < (is_cluster ? TEST_CLUSTER_SIZE : 1); i++) {
+        struct test_redis *redis = is_cluster ? test_store_node(i) : server();
+        sum->scripts += script_calls_of(redis);
+        sum->commands += test_redis_calls(redis);
+        if (empties) {
+            test_redis_empty(redis);
+        }
+    }
+}
+
 /* A worker that is never short of room drains them, and its exchanges are all there is. */
 static struct price drain(struct contract *c, size_t queue_count)
 {
@@ -280,7 +304,7 @@ static struct price drain(struct contract *c, size_t queue_count)
     struct qn_leased *ended[QN_BATCH_MAX];
     size_t ended_count = 0;
     struct report report;
-    test_redis_empty(server());
+    count_servers(c, &(struct sum){0}, true);
     qn_random_init_seed(&random, 1);
     for (size_t i = 0; i < queue_count; i++) {
         contract_put_many(c, name_of(i), "t", TASKS / queue_count);
@@ -288,8 +312,9 @@ static struct price drain(struct contract *c, size_t queue_count)
         shares[i] = (struct qn_queue_share){.name = name_of(i)};
     }
     qn_choice_init(&choice, weights, queue_count, false, &random);
-    long long scripts = script_calls();
-    long long commands = test_redis_calls(server());
+    struct sum before = {0};
+    struct sum after = {0};
+    count_servers(c, &before, false);
     for (size_t done = 0; done < TASKS || ended_count > 0;) {
         uint16_t order[QN_BATCH_MAX];
         uint32_t quota[QUEUES];
@@ -315,8 +340,9 @@ static struct price drain(struct contract *c, size_t queue_count)
         done += ended_count;
         memcpy(ended, runs, ended_count * sizeof runs[0]);
     }
-    return (struct price){(double)(script_calls() - scripts) / TASKS,
-                          (double)(test_redis_calls(server()) - commands) / TASKS};
+    count_servers(c, &after, false);
+    return (struct price){(double)(after.scripts - before.scripts) / TASKS,
+                          (double)(after.commands - before.commands) / TASKS};
 }
 
 static void twenty_queues_cost_little_more_than_one(struct contract *c)
@@ -330,6 +356,19 @@ static void twenty_queues_cost_little_more_than_one(struct contract *c)
     assert_true(twenty.commands <= 1.2 * one.commands);
 }
 
+/* Each queue has scripts of its own there, but no round is more than one server has. */
+static void two_queues_of_a_cluster_cost_few_more_commands_than_one(struct contract *c)
+{
+    (void)drain(c, 2);
+    struct price one = drain(c, 1);
+    struct price two = drain(c, 2);
+    print_message("a task: %.4f scripts and %.3f commands, of 2 queues %.4f and %.3f\n",
+                  one.scripts, one.commands, two.scripts, two.commands);
+    assert_true(one.commands <= 3.3);
+    assert_true(two.commands <= 1.1 * one.commands);
+    assert_true(two.scripts <= 2.3 * one.scripts);
+}
+
 static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("redis", outcomes_of_any_number_of_queues_are_one_call),
     CONTRACT_TEST_ONLY("redis", repeated_call_for_many_queues_returns_the_answers_and_does_nothing),
@@ -338,6 +377,7 @@ static const struct contract_test tests[] = {
                        queue_that_the_server_refuses_is_tried_again_and_the_others_are_not),
     CONTRACT_TEST_ONLY("redis", queues_of_all_kinds_share_a_call),
     CONTRACT_TEST_ONLY("redis", twenty_queues_cost_little_more_than_one),
+    CONTRACT_TEST_ONLY("cluster", two_queues_of_a_cluster_cost_few_more_commands_than_one),
 };
 
 CONTRACT_MAIN(tests)

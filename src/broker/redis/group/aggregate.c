@@ -102,6 +102,7 @@ static quern_status read_page(struct aggregating *self, quern_error *err)
     const struct qn_group_cursor *cursor = self->aggregate->cursor;
     const struct qn_reply *reply = NULL;
     qn_pipeline_command(pipeline, "SSCAN");
+    qn_pipeline_hasty(pipeline); /* the groups of other queues do not wait for its node */
     qn_keys_add(pipeline, self->aggregate->queue, "groups");
     qn_pipeline_text(pipeline, cursor->page[0] == '\0' ? "0" : cursor->page);
     qn_pipeline_text(pipeline, "COUNT");
@@ -144,6 +145,7 @@ static void ask_set(struct aggregating *self, size_t first, size_t count)
 {
     struct qn_pipeline *pipeline = &self->pipeline;
     qn_pipeline_script(pipeline, &qn_lua_aggregate, 1);
+    qn_pipeline_hasty(pipeline);
     qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
     qn_keys_add_prefix(pipeline, self->aggregate->queue);
     qn_pipeline_text(pipeline, self->name);
@@ -264,6 +266,7 @@ static quern_status set_aside(struct aggregating *self, const struct qn_group_se
     const struct qn_reply *answer = NULL;
     quern_status status = QUERN_OK;
     qn_pipeline_script(&self->pipeline, &qn_lua_set_aside, 1);
+    qn_pipeline_hasty(&self->pipeline);
     qn_keys_add_prefix(&self->pipeline, aggregate->queue);
     qn_sets_add_key(&self->pipeline, set);
     for (size_t i = 0; status == QUERN_OK && i < self->unusable_count; i++) {

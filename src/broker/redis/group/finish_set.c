@@ -47,6 +47,7 @@ static quern_status ask(struct qn_pipeline *pipeline, const struct qn_finish_set
 {
     const struct qn_reply *reply = NULL;
     qn_pipeline_script(pipeline, &qn_lua_finish_set, 1);
+    qn_pipeline_hasty(pipeline); /* the caller asks again, and others need the channel */
     qn_keys_add_prefix(pipeline, finish->set->queue);
     qn_keys_add_session(pipeline, finish->stamp.session);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : finish->stamp.sequence);

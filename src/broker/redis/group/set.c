@@ -34,20 +34,26 @@ quern_status qn_redis_extend_sets(struct qn_broker *broker, struct qn_set_extens
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_LEASES, QN_PIPELINE_WRITES);
     for (size_t i = 0; i < count; i++) {
         qn_pipeline_script(&pipeline, &qn_lua_extend_set, 1);
+        qn_pipeline_hasty(&pipeline); /* neither the other sets nor the runs wait for its node */
         qn_keys_add_prefix(&pipeline, extensions[i].set->queue);
         qn_sets_add_key(&pipeline, extensions[i].set);
         qn_pipeline_int(&pipeline, lease_ms);
     }
-    quern_status status = qn_pipeline_run(&pipeline, err);
-    for (size_t i = 0; status == QUERN_OK && i < count; i++) {
+    quern_status first = qn_pipeline_run(&pipeline, err);
+    bool ran = first == QUERN_OK;
+    for (size_t i = 0; ran && i < count; i++) {
         const struct qn_reply *reply = NULL;
-        status = qn_pipeline_reply(&pipeline, i, &reply, err);
-        /* Where the key of the leases is something else, all of this queue are lost. */
-        extensions[i].held = status == QUERN_OK && qn_reply_int(reply, 0) == 1;
-        status = status == QUERN_E_CORRUPT ? QUERN_OK : status;
+        quern_error *to = first == QUERN_OK ? err : NULL;
+        quern_status status = qn_pipeline_reply(&pipeline, i, &reply, to);
+        if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
+            /* Where the key of the leases is something else, all of this queue are lost. */
+            extensions[i].held = status == QUERN_OK && qn_reply_int(reply, 0) == 1;
+        } else if (first == QUERN_OK) {
+            first = status;
+        }
     }
     qn_pipeline_end(&pipeline);
-    return status;
+    return first;
 }
 
 quern_status qn_redis_return_set(struct qn_broker *broker, const struct qn_group_set *set,
@@ -57,6 +63,7 @@ quern_status qn_redis_return_set(struct qn_broker *broker, const struct qn_group
     const struct qn_reply *reply = NULL;
     qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_pipeline_script(&pipeline, &qn_lua_return_set, 1);
+    qn_pipeline_hasty(&pipeline);
     qn_keys_add_prefix(&pipeline, set->queue);
     qn_sets_add_key(&pipeline, set);
     qn_pipeline_text(&pipeline, set->group);

@@ -32,6 +32,7 @@
 
 #define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
 #define NONE SIZE_MAX
+#define BYTES_PER_MS 250 /* of a link that is slow, not silent */
 
 /* Tasks of one queue, at most QN_BATCH_MAX, in their order. */
 struct part {
@@ -142,6 +143,7 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
     } else {
         qn_pipeline_script(pipeline, &qn_lua_enqueue, 1);
     }
+    qn_pipeline_hasty(pipeline); /* parts at other nodes do not wait for one that is silent */
     qn_keys_add_prefix(pipeline, part->queue);
     qn_keys_add_session(pipeline, batch->request->stamp.session + part->place);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : batch->request->stamp.sequence);
@@ -163,6 +165,7 @@ static quern_status add_part(struct batch *batch, const struct part *part, quern
             return status;
         }
         qn_pipeline_bytes(pipeline, message.data, message.size);
+        pipeline->patience_ms += (int64_t)(message.size / BYTES_PER_MS);
     }
     size_t index = 0;
     for (size_t i = part->first; !plain && i != NONE; i = batch->next[i]) {
@@ -177,6 +180,7 @@ static quern_status send_parts(struct batch *batch, quern_error *err)
     quern_status status = QUERN_OK;
     size_t unsent = 0;
     qn_pipeline_command(&batch->pipeline, "SADD");
+    qn_pipeline_hasty(&batch->pipeline);
     qn_pipeline_text(&batch->pipeline, QN_KEY_QUEUES);
     for (size_t i = 0; i < batch->part_count; i++) {
         if (batch->parts[i].place == 0) {
@@ -256,12 +260,21 @@ static quern_status take_letters(const struct batch *batch, const struct part *p
     return QUERN_OK;
 }
 
+static quern_status read_answer(const struct batch *batch, size_t command,
+                                const struct qn_reply **ret_reply, quern_error *err)
+{
+    quern_status status = qn_pipeline_reply(&batch->pipeline, command, ret_reply, err);
+    return status == QUERN_E_BUSY && batch->pipeline.commands[command].lost
+               ? qn_error_as_unknown(err, "effect unknown")
+               : status;
+}
+
 /* The results of one part, from the script with this index. */
 static quern_status take_results(const struct batch *batch, const struct part *part, size_t command,
                                  quern_error *err)
 {
     const struct qn_reply *reply = NULL;
-    quern_status status = qn_pipeline_reply(&batch->pipeline, command, &reply, err);
+    quern_status status = read_answer(batch, command, &reply, err);
     bool all = false;
     if (status == QUERN_OK) {
         all = reply->type == QN_REPLY_TEXT && strcmp(reply->data, "o") == 0;
@@ -277,31 +290,70 @@ static quern_status take_results(const struct batch *batch, const struct part *p
     return status;
 }
 
+/* Where the list is at a silent node the tasks are stored all the same: the next enqueue lists the
+ * queue, and so does each heartbeat of a worker that serves it. */
+static quern_status check_listed(const struct batch *batch, quern_error *err)
+{
+    const struct qn_reply *listed = NULL;
+    if (qn_pipeline_reply(&batch->pipeline, 0, &listed, err) == QUERN_OK ||
+        batch->pipeline.commands[0].absent) {
+        return QUERN_OK;
+    }
+    return qn_error_as_unknown(err, "stored, but not listed");
+}
+
+/* How the parts came out. */
+struct tally {
+    size_t refused;
+    size_t open;    /* of these, those that may be stored by the same request later */
+    size_t unknown; /* of these, those that may be stored by now */
+    quern_status first;
+    quern_error first_error;
+    quern_error open_error;
+};
+
+static void count_part(struct tally *tally, quern_status status, const quern_error *error)
+{
+    bool open = status == QUERN_E_BUSY || status == QUERN_E_UNKNOWN;
+    if (status != QUERN_OK && tally->refused++ == 0) {
+        tally->first = status;
+        tally->first_error = *error;
+    }
+    if (open && tally->open++ == 0) {
+        tally->open_error = *error;
+    }
+    tally->unknown += status == QUERN_E_UNKNOWN ? 1 : 0;
+}
+
+static void put_error(quern_error *err, const quern_error *error)
+{
+    if (err != NULL) {
+        *err = *error;
+    }
+}
+
 /* Fails only when nothing was stored, or when it has to be done again: the queues could not be
- * listed, or the server was busy with something else in between. */
+ * listed, or a server was silent, or busy with something else in between. */
 static quern_status take_all_results(const struct batch *batch, quern_error *err)
 {
-    size_t refused = 0;
-    bool busy = false;
-    quern_status first_refusal = QUERN_OK;
+    struct tally tally = {0};
     for (size_t i = 0; i < batch->part_count; i++) {
-        quern_error *unless_known = first_refusal == QUERN_OK ? err : NULL;
-        quern_status status = take_results(batch, &batch->parts[i], i + 1, unless_known);
-        refused += status == QUERN_OK ? 0 : 1;
-        busy = busy || status == QUERN_E_BUSY;
-        first_refusal = first_refusal == QUERN_OK ? status : first_refusal;
+        quern_error error = {0};
+        quern_status status = take_results(batch, &batch->parts[i], i + 1, &error);
+        count_part(&tally, status, &error);
     }
-    if (refused == batch->part_count) {
-        return first_refusal;
-    }
-    if (busy) {
+    if (tally.open > 0 && (tally.open < batch->part_count || tally.unknown > 0)) {
+        put_error(err, &tally.open_error);
+        if (batch->request->ret_partial != NULL) {
+            *batch->request->ret_partial = true;
+        }
         return qn_error_as_unknown(err, "stored in part"); /* known when all is repeated */
     }
-    const struct qn_reply *listed = NULL;
-    if (qn_pipeline_reply(&batch->pipeline, 0, &listed, err) != QUERN_OK) {
-        return qn_error_as_unknown(err, "stored, but not listed");
+    if (tally.refused == batch->part_count) {
+        put_error(err, &tally.first_error);
+        return tally.first;
     }
-    return QUERN_OK;
+    return check_listed(batch, err);
 }
 
 /* Tasks that were stored now, and that too few replicas have, get that as their result. */

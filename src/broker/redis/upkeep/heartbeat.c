@@ -314,12 +314,22 @@ quern_status qn_redis_heartbeat(struct qn_broker *broker, const struct qn_heartb
 
 /* --- The end -------------------------------------------------------------------------- */
 
+/* No part waits for a node that is silent: its records end by themselves. */
 static void add_removal(struct qn_pipeline *pipeline, const char *command, const char *key,
                         const char *member)
 {
     qn_pipeline_command(pipeline, command);
+    qn_pipeline_hasty(pipeline);
     qn_pipeline_text(pipeline, key);
     qn_pipeline_text(pipeline, member);
+}
+
+static void add_leaving(struct qn_pipeline *pipeline, const char *queue, const char *worker_id)
+{
+    qn_pipeline_script(pipeline, &qn_lua_deregister, 1);
+    qn_pipeline_hasty(pipeline);
+    qn_keys_add_prefix(pipeline, queue);
+    qn_pipeline_text(pipeline, worker_id);
 }
 
 /* Removals are allowed without memory, and the script begins with one. */
@@ -336,31 +346,53 @@ static quern_status build_end(struct qn_pipeline *pipeline, const struct qn_work
     add_removal(pipeline, "ZREM", QN_KEY_WORKERS, runs_key);
     add_removal(pipeline, "DEL", server_key, runs_key);
     for (size_t i = 0; i < record->queue_count; i++) {
-        qn_pipeline_script(pipeline, &qn_lua_deregister, 1);
-        qn_keys_add_prefix(pipeline, record->queues[i]);
-        qn_pipeline_text(pipeline, info->id);
+        add_leaving(pipeline, record->queues[i], info->id);
     }
     return QUERN_OK;
 }
 
-quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
+/* Its record is at a silent node: it leaves the queues that it served last. */
+static quern_status leave_served(struct qn_redis *self, struct qn_pipeline *pipeline,
+                                 const char *worker_id, quern_error *err)
+{
+    struct qn_names queues = qn_redis_served_queues(&self->served, pipeline->arena);
+    for (size_t i = 0; i < queues.count; i++) {
+        add_leaving(pipeline, queues.items[i], worker_id);
+    }
+    return run_and_check(pipeline, 0, err);
+}
+
+static quern_status leave_all(struct qn_redis *self, struct qn_pipeline *pipeline,
+                              const char *worker_id, quern_error *err)
 {
     struct qn_worker_record record;
     const struct qn_reply *reply;
-    struct qn_pipeline pipeline;
-    qn_redis_begin(&pipeline, qn_redis_of(broker), QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
-    add_removal(&pipeline, "HGET", QN_KEY_RECORDS, worker_id);
-    quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
-    if (status == QUERN_OK && reply->type == QN_REPLY_TEXT) {
-        status = qn_worker_record_read(pipeline.arena, worker_id, reply, &record, err);
-        if (status == QUERN_OK) {
-            status = build_end(&pipeline, &record, err);
-        }
-        if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
-            add_removal(&pipeline, "HDEL", QN_KEY_RECORDS, worker_id);
-            status = run_and_check(&pipeline, 1, err);
-        }
+    add_removal(pipeline, "HGET", QN_KEY_RECORDS, worker_id);
+    quern_status status = qn_pipeline_ask(pipeline, &reply, err);
+    if (status != QUERN_OK) {
+        bool absent = pipeline->status == QUERN_OK && pipeline->commands[0].absent;
+        return absent ? leave_served(self, pipeline, worker_id, err) : status;
     }
+    if (reply->type != QN_REPLY_TEXT) {
+        return QUERN_OK;
+    }
+    status = qn_worker_record_read(pipeline->arena, worker_id, reply, &record, err);
+    if (status == QUERN_OK) {
+        status = build_end(pipeline, &record, err);
+    }
+    if (status == QUERN_OK || status == QUERN_E_CORRUPT) {
+        add_removal(pipeline, "HDEL", QN_KEY_RECORDS, worker_id);
+        status = run_and_check(pipeline, 1, err);
+    }
+    return status;
+}
+
+quern_status qn_redis_deregister(struct qn_broker *broker, const char *worker_id, quern_error *err)
+{
+    struct qn_redis *self = qn_redis_of(broker);
+    struct qn_pipeline pipeline;
+    qn_redis_begin(&pipeline, self, QN_CHANNEL_KEEPER, QN_PIPELINE_WRITES);
+    quern_status status = leave_all(self, &pipeline, worker_id, err);
     qn_pipeline_end(&pipeline);
     return status;
 }

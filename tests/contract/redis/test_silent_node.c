@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* test_silent_node.c - a node of a cluster does not answer: what lies on the others goes on, and
+ * of each task it is known whether it is stored, or that it is unknown. */
+#include "lib_contract.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "broker/group.h"
+#include "quern/client.h"
+
+#define DEADLINE_MS 2500                /* of an enqueue */
+enum { SEED = 0, OTHER = 1, SICK = 2 }; /* nodes; the URL names the first */
+
+/* The number-th queue of a node. */
+static const char *queue_of(int node, unsigned number)
+{
+    static char names[TEST_CLUSTER_SIZE][4][16];
+    char *name = names[node][number];
+    for (unsigned i = 0, found = 0; found <= number; i++) {
+        (void)snprintf(name, sizeof names[0][0], "q%u", i);
+        found += test_store_owner(name) == node ? 1 : 0;
+    }
+    return name;
+}
+
+static quern_client *open_client(struct contract *c)
+{
+    quern_client *client = NULL;
+    quern_error err = {0};
+    const quern_client_options options = {.command_timeout_ms = DEADLINE_MS};
+    assert_ok(quern_client_open(c->url, &options, &client, &err), err);
+    return client;
+}
+
+static quern_task task_for(int node, const char *id)
+{
+    return (quern_task){.type = "t", .queue = queue_of(node, 0), .id = id};
+}
+
+/* Nodes are known, and connections open, as in a program that has run for a while. */
+static void store_one_on_each(quern_client *client)
+{
+    quern_error err = {0};
+    const quern_task tasks[] = {task_for(SEED, "first-0"), task_for(OTHER, "first-1"),
+                                task_for(SICK, "first-2")};
+    assert_ok(quern_client_enqueue_batch(client, tasks, TEST_COUNT(tasks), NULL, &err), err);
+}
+
+static bool exists(struct contract *c, int node, const char *id)
+{
+    return contract_state(c, queue_of(node, 0), id) == (int)QUERN_TASK_PENDING;
+}
+
+/* --- Clients ---------------------------------------------------------------------------- */
+
+static void each_task_of_a_batch_has_its_own_result(struct contract *c)
+{
+    quern_client *client = open_client(c);
+    quern_error err = {0};
+    quern_enqueue_result results[4];
+    store_one_on_each(client);
+    const quern_task tasks[] = {task_for(SICK, "a"), task_for(SEED, "b"), task_for(OTHER, "c"),
+                                task_for(OTHER, "first-1")};
+    test_store_silence(SICK);
+    quern_status status =
+        quern_client_enqueue_batch(client, tasks, TEST_COUNT(tasks), results, &err);
+    assert_int_equal(status, QUERN_E_UNKNOWN);
+    assert_non_null(strstr(err.text, "task 0: task a in queue"));
+    assert_non_null(strstr(err.text, "does not answer"));
+    assert_int_equal(results[0].status, QUERN_E_UNKNOWN);
+    assert_int_equal(results[1].status, QUERN_OK);
+    assert_int_equal(results[2].status, QUERN_OK);
+    assert_int_equal(results[3].status, QUERN_E_CONFLICT);
+    assert_true(exists(c, SEED, "b"));
+    assert_true(exists(c, OTHER, "c"));
+    /* From now on nothing is sent there, so this is not in doubt. */
+    const quern_task more[] = {task_for(OTHER, "d"), task_for(SICK, "e")};
+    status = quern_client_enqueue_batch(client, more, TEST_COUNT(more), results, &err);
+    assert_int_equal(status, QUERN_E_BUSY);
+    assert_int_equal(results[0].status, QUERN_OK);
+    assert_int_equal(results[1].status, QUERN_E_BUSY);
+    test_store_speak(SICK);
+    const quern_task again[] = {task_for(SICK, "e"), task_for(SEED, "f")};
+    assert_ok(quern_client_enqueue_batch(client, again, TEST_COUNT(again), NULL, &err), err);
+    quern_client_free(client);
+}
+
+static long long script_calls(int node)
+{
+    const char *found =
+        strstr(test_redis_do(test_store_node(node), "INFO commandstats"), "cmdstat_evalsha:");
+    return found == NULL ? 0 : strtoll(strchr(found, '=') + 1, NULL, 10);
+}
+
+/* Lets the silent node go on when the client has asked the others again. */
+static void *speak_later(void *user)
+{
+    const long long *asked = user;
+    while (script_calls(SEED) < *asked + 2) {
+        (void)poll(NULL, 0, 10);
+    }
+    test_store_speak(SICK);
+    return NULL;
+}
+
+static void what_is_unknown_is_stored_once_when_the_node_answers_in_time(struct contract *c)
+{
+    quern_client *client = open_client(c);
+    pthread_t speaker;
+    store_one_on_each(client);
+    struct test_redis *sick = test_store_node(SICK);
+    long long before = test_redis_count(sick, "LLEN asynq:{%s}:pending", queue_of(SICK, 0));
+    long long asked = script_calls(SEED);
+    test_store_silence(SICK);
+    assert_int_equal(pthread_create(&speaker, NULL, speak_later, &asked), 0);
+    quern_error err = {0};
+    const quern_task tasks[] = {task_for(SICK, "a"), task_for(SEED, "b"), task_for(SICK, "c")};
+    quern_status status = quern_client_enqueue_batch(client, tasks, TEST_COUNT(tasks), NULL, &err);
+    assert_int_equal(pthread_join(speaker, NULL), 0);
+    assert_ok(status, err);
+    assert_int_equal(test_redis_count(sick, "LLEN asynq:{%s}:pending", queue_of(SICK, 0)),
+                     before + 2);
+    quern_client_free(client);
+}
+
+struct caller {
+    quern_client *client;
+    int node;
+    const char *id;
+    quern_status status;
+    _Atomic bool is_done;
+};
+
+static void *call(void *user)
+{
+    struct caller *caller = user;
+    const quern_task task = task_for(caller->node, caller->id);
+    caller->status = quern_client_enqueue(caller->client, &task, NULL, NULL);
+    atomic_store(&caller->is_done, true);
+    return NULL;
+}
+
+/* However the callers meet in one batch, and whichever thread leads it. */
+static void callers_of_one_client_do_not_wait_for_the_node_of_another(struct contract *c)
+{
+    quern_client *client = open_client(c);
+    enum { CALLERS = 6 };
+    static const char *const ids[] = {"a", "b", "c", "d", "e", "f"};
+    struct caller callers[CALLERS];
+    pthread_t threads[CALLERS];
+    store_one_on_each(client);
+    test_store_silence(SICK);
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] =
+            (struct caller){.client = client, .node = i % 3 == 0 ? SICK : OTHER, .id = ids[i]};
+        assert_int_equal(pthread_create(&threads[i], NULL, call, &callers[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        if (callers[i].node != SICK) {
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+            assert_int_equal(callers[i].status, QUERN_OK);
+        }
+    }
+    assert_false(atomic_load(&callers[0].is_done) && atomic_load(&callers[3].is_done));
+    quern_error err = {0};
+    const quern_task task = task_for(SEED, "later");
+    assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+    assert_int_equal(pthread_join(threads[3], NULL), 0);
+    assert_true(callers[0].status == QUERN_E_UNKNOWN || callers[0].status == QUERN_E_BUSY);
+    assert_true(callers[3].status == QUERN_E_UNKNOWN || callers[3].status == QUERN_E_BUSY);
+    test_store_speak(SICK);
+    quern_client_free(client);
+}
+
+static void a_silent_node_with_the_list_of_queues_holds_up_no_other_queue(struct contract *c)
+{
+    int listing = test_store_owner("asynq:queues");
+    int other = listing == OTHER ? SICK : OTHER;
+    quern_client *client = open_client(c);
+    quern_error err = {0};
+    store_one_on_each(client);
+    test_store_silence(listing);
+    const quern_task task = task_for(other, "a");
+    assert_ok(quern_client_enqueue(client, &task, NULL, &err), err);
+    test_store_speak(listing);
+    quern_client_free(client);
+}
+
+/* --- Workers ---------------------------------------------------------------------------- */
+
+static bool holds(int node, const char *queue, const char *worker)
+{
+    return test_redis_count(test_store_node(node), "HEXISTS asynq:{%s}:quern:workers %s", queue,
+                            worker) == 1;
+}
+
+static void heartbeat(struct contract *c)
+{
+    const struct qn_queue_share shares[] = {{.name = queue_of(OTHER, 0), .weight = 1},
+                                            {.name = queue_of(SICK, 0), .weight = 1}};
+    quern_error err = {0};
+    const struct qn_heartbeat beat = {.worker_id = "leaver",
+                                      .host = CONTRACT_HOST,
+                                      .pid = 1,
+                                      .status = "active",
+                                      .queue_shares = shares,
+                                      .queue_count = TEST_COUNT(shares)};
+    while (qn_broker_heartbeat(c->broker, &beat, &err) == QUERN_E_BUSY) {
+        (void)poll(NULL, 0, 10); /* until the node that was silent is known to answer */
+    }
+    assert_true(holds(OTHER, shares[0].name, "leaver"));
+}
+
+static void worker_leaves_the_queues_of_the_other_nodes(struct contract *c)
+{
+    for (int silent = OTHER; silent <= SICK; silent++) {
+        quern_error err = {0};
+        int answers = silent == SICK ? OTHER : SICK;
+        heartbeat(c);
+        test_store_silence(silent);
+        assert_int_equal(qn_broker_deregister(c->broker, "leaver", &err), QUERN_E_BUSY);
+        assert_non_null(strstr(err.text, "does not answer"));
+        assert_false(holds(answers, queue_of(answers, 0), "leaver"));
+        test_store_speak(silent);
+    }
+}
+
+static bool all_at_once(const char *queue, const char *group,
+                        struct qn_group_settings *ret_settings, void *user)
+{
+    (void)queue;
+    (void)group;
+    (void)user;
+    *ret_settings = (struct qn_group_settings){0};
+    return true;
+}
+
+static struct qn_group_set *take_set(struct contract *c, const char *queue)
+{
+    struct qn_group_cursor cursor = {0};
+    struct qn_aggregate_reply reply = {0};
+    quern_error err = {0};
+    const struct qn_aggregate aggregate = {.queue = queue,
+                                           .worker_id = CONTRACT_WORKER,
+                                           .lease_ms = CONTRACT_LEASE_MS,
+                                           .cursor = &cursor,
+                                           .settings = all_at_once};
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "member", .queue = queue, .group = "g"});
+    assert_ok(qn_broker_aggregate(c->broker, &aggregate, &reply, &err), err);
+    assert_non_null(reply.set);
+    return reply.set;
+}
+
+static void sets_of_the_other_nodes_are_extended(struct contract *c)
+{
+    struct qn_set_extension extensions[2] = {{.set = take_set(c, queue_of(SICK, 0))},
+                                             {.set = take_set(c, queue_of(OTHER, 0))}};
+    quern_error err = {0};
+    test_store_silence(SICK);
+    assert_int_equal(qn_broker_extend_sets(c->broker, extensions, 2, CONTRACT_LEASE_MS, &err),
+                     QUERN_E_BUSY);
+    assert_false(extensions[0].held);
+    assert_true(extensions[1].held);
+    test_store_speak(SICK);
+    for (int i = 0; i < 2; i++) {
+        qn_group_set_free((struct qn_group_set *)(uintptr_t)extensions[i].set);
+    }
+}
+
+static const struct contract_test tests[] = {
+    CONTRACT_TEST_ONLY("cluster", each_task_of_a_batch_has_its_own_result),
+    CONTRACT_TEST_ONLY("cluster", what_is_unknown_is_stored_once_when_the_node_answers_in_time),
+    CONTRACT_TEST_ONLY("cluster", callers_of_one_client_do_not_wait_for_the_node_of_another),
+    CONTRACT_TEST_ONLY("cluster", a_silent_node_with_the_list_of_queues_holds_up_no_other_queue),
+    CONTRACT_TEST_ONLY("cluster", worker_leaves_the_queues_of_the_other_nodes),
+    CONTRACT_TEST_ONLY("cluster", sets_of_the_other_nodes_are_extended),
+};
+CONTRACT_MAIN(tests)
