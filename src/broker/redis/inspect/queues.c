@@ -339,6 +339,9 @@ static int64_t sum_sample(const struct qn_pipeline *pipeline, const struct sampl
         }
         bytes += bytes_of(reply);
     }
+    if (sample->count == sample->ids->count) {
+        return own + bytes; /* all of them */
+    }
     int64_t average = sample->ids->count == 0 ? 0 : bytes / (int64_t)sample->ids->count;
     int64_t count = (int64_t)sample->count;
     bool fits = count == 0 || average <= BYTES_MAX / count;
