@@ -37,6 +37,7 @@
 #include "quern/header.h"
 #include "quern/inspector.h"
 #include "quern/log.h"
+#include "quern/metrics.h"
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "quern/scheduler.h"

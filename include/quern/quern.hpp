@@ -17,6 +17,7 @@
 
 #include "quern/client.hpp"
 #include "quern/inspector.hpp"
+#include "quern/metrics.hpp"
 #include "quern/mux.hpp"
 #include "quern/quern.h"
 #include "quern/scheduler.hpp"

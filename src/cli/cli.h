@@ -76,6 +76,7 @@ extern const struct qn_noun qn_noun_health;
 extern const struct qn_noun qn_noun_help;
 extern const struct qn_noun qn_noun_internal; /* in no table: see main.c */
 extern const struct qn_noun qn_noun_limit;
+extern const struct qn_noun qn_noun_metrics;
 extern const struct qn_noun qn_noun_queue;
 extern const struct qn_noun qn_noun_schedule;
 extern const struct qn_noun qn_noun_stats;

@@ -35,8 +35,9 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
 {
     (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
-        if (strcmp(cli->nouns[i]->name, "version") == 0) {
-            continue; /* it is below, as --version */
+        if (strcmp(cli->nouns[i]->name, "version") == 0 ||
+            strcmp(cli->nouns[i]->name, "help") == 0) {
+            continue; /* they are below, as --version and --help */
         }
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }

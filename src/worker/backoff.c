@@ -68,6 +68,7 @@ static struct end end_if_over(struct qn_backoff_group *group)
     end.failures = group->failures;
     group->since_mono_ns = 0;
     group->failures = 0;
+    (void)atomic_fetch_add(&group->returned_total, 1);
     return end;
 }
 
@@ -145,6 +146,7 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;
+    (void)atomic_fetch_add(&group->failed_total, 1);
     group->witnessed_since_mono_ns = backoff->is_witness ? 0 : group->witnessed_since_mono_ns;
     group->failures = begins ? 1 : group->failures + 1;
     group->refused = turns || (!begins && group->refused);

@@ -50,6 +50,8 @@ struct qn_backoff_group {
     bool refused; /* in this outage the broker has refused the login or a command */
     int64_t witnessed_since_mono_ns;     /* witnesses get answers, and none failed; 0: not so */
     _Atomic int64_t answered_at_mono_ns; /* the latest answer to any member; 0: none yet */
+    _Atomic uint64_t failed_total;       /* calls, for metrics */
+    _Atomic uint64_t returned_total;     /* outages that have ended */
 };
 
 void qn_backoff_group_init(struct qn_backoff_group *group, struct qn_log *log,

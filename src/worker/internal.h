@@ -26,6 +26,7 @@
 #include "worker/keeper/keeper.h"
 #include "worker/liveness/beats.h"
 #include "worker/liveness/health.h"
+#include "worker/measure/measure.h"
 #include "worker/policy/failure.h"
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
@@ -77,6 +78,7 @@ struct quern_worker {
     struct qn_backoff_group backoffs;
     struct qn_beats beats;
     struct qn_health health;
+    struct qn_measures measures;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
     _Atomic bool log_runs;         /* requested by quern_worker_log_runs */

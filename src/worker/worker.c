@@ -108,6 +108,7 @@ static void dismantle(struct quern_worker *worker)
     qn_cgroup_close(worker);
     qn_log_finish(&worker->log);
     qn_health_finish(worker);
+    qn_measure_finish(&worker->measures);
     finish_locks(worker);
     qn_free(worker);
 }
@@ -131,6 +132,9 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     qn_log_init(&worker->log,
                 worker->options.on_log != NULL ? worker->options.on_log : qn_log_to_stderr,
                 worker->options.user);
+    if (status == QUERN_OK) {
+        status = qn_measure_init(&worker->measures, err);
+    }
     if (status == QUERN_OK) {
         status = choose_mux(worker, err);
     }

@@ -121,6 +121,16 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(quern::worker::open("redis//x", std::move(mux), {}, worker, err) == QUERN_E_INVALID);
 }
 
+static void metrics_are_texts(const std::string &url)
+{
+    quern::inspector inspector(url);
+    CHECK(quern::metrics(inspector).find("asynq_queue_size{queue=\"default\"}") !=
+          std::string::npos);
+    quern_metrics_options wrong{};
+    wrong.format = 7;
+    CHECK(thrown_by([&] { quern::metrics(inspector, wrong); }) == QUERN_E_INVALID);
+}
+
 static void a_copied_task_keeps_headers_and_policy(const std::string &url)
 {
     quern::client client(url);
@@ -426,6 +436,7 @@ static void zygotes_are_executed_and_replaced(const std::string &url)
     run_one("command");
     CHECK(thrown_by([&] { worker.reload(other); }) == QUERN_E_INVALID);
     worker.log_runs();
+    CHECK(quern::metrics(worker).find("quern_worker_slots") != std::string::npos);
     worker.reload(second);
     CHECK(worker.reload(second, err) == QUERN_E_STATE);
     run_one("child");
@@ -442,6 +453,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     children_run_handlers(std::string(argv[1]) + ".children");
     errors_are_thrown_or_returned(argv[1]);
+    metrics_are_texts(argv[1]);
     a_copied_task_keeps_headers_and_policy(argv[1]);
     exceptions_become_retries(argv[1]);
     checkpoints_reach_the_next_run(argv[1]);

@@ -27,6 +27,7 @@ SIZE(quern_header, 16);
 SIZE(quern_inspector_options, 32);
 SIZE(quern_limit, 56);
 SIZE(quern_link_failure, 32);
+SIZE(quern_metrics_options, 8);
 SIZE(quern_queue, 16);
 SIZE(quern_queue_info, 240);
 SIZE(quern_queue_settings, 8);

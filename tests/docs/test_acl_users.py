@@ -114,7 +114,7 @@ class AclTest(QuernTest):
         self.act("worker", "enqueue", "mail", "ann", "--id", "one")
         for words in (["stats"], ["queue", "list"], ["queue", "inspect", "default"],
                       ["queue", "history", "default"], ["task", "list"], ["task", "inspect", "one"],
-                      ["worker", "list"]):
+                      ["worker", "list"], ["metrics"]):
             self.act("reader", *words)
         result = self.run_quern("--broker", self.redis.url("reader", "secret"), "task", "delete",
                                 "one", encoding="utf-8")

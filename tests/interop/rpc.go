@@ -183,6 +183,7 @@ var verbs = map[string]verb{
 	"queues":      func(p *peer, _ *request) (any, error) { return p.inspector.Queues() },
 	"queue":       func(p *peer, r *request) (any, error) { return p.inspector.GetQueueInfo(r.Queue) },
 	"groups":      func(p *peer, r *request) (any, error) { return p.inspector.Groups(r.Queue) },
+	"metrics":     func(p *peer, _ *request) (any, error) { return collectMetrics(p.inspector) },
 	"history":     func(p *peer, r *request) (any, error) { return p.inspector.History(r.Queue, r.Days) },
 	"servers":     func(p *peer, _ *request) (any, error) { return p.inspector.Servers() },
 	"run":         func(p *peer, r *request) (any, error) { return nil, p.inspector.RunTask(r.Queue, r.ID) },

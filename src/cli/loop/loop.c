@@ -105,6 +105,7 @@ static quern_outcome fail_by_end(struct attempt *attempt, const char *before)
     char text[QN_ERROR_TEXT_SIZE_MAX + 1];
     (void)qn_death_text(&facts, text, sizeof text);
     attempt->run->crashed = is_crash;
+    attempt->run->signal = is_crash ? WTERMSIG(process->spawned.end.status) : 0;
     if (is_exit && attempt->has_task) {
         char name[32];
         (void)snprintf(name, sizeof name, "exit/%d", WEXITSTATUS(process->spawned.end.status));

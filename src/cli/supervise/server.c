@@ -22,9 +22,8 @@ enum {
     CONNECTIONS_MAX = 32, /* that are left open */
     ACCEPTED_MAX = 128,   /* by the library, which accepts some before it closes others */
     REQUEST_SIZE_MAX = 8192,
-    TIME_MS_MAX = 3000, /* of a connection, from its beginning */
-    SILENCE_S_MAX = 3,
-    LOOK_MS = 500
+    LOOK_MS = 500,
+    MS_PER_S = 1000
 };
 
 struct client {
@@ -38,6 +37,7 @@ struct qn_server {
     struct MHD_Daemon *daemon;
     qn_server_answer *answer;
     void *user;
+    uint32_t time_s;        /* of a connection, from its beginning; and of silence */
     struct qn_list clients; /* the oldest first */
     size_t open_count;      /* of these, not shut down */
 };
@@ -52,7 +52,8 @@ static void shut(struct qn_server *server, struct client *client)
 /* By age, or because there are more than CONNECTIONS_MAX. */
 static void shut_old(struct qn_server *server)
 {
-    int64_t oldest_mono_ns = qn_clock_mono_ns() - TIME_MS_MAX * QN_NS_PER_MS;
+    int64_t time_ms_max = (int64_t)server->time_s * MS_PER_S;
+    int64_t oldest_mono_ns = qn_clock_mono_ns() - time_ms_max * QN_NS_PER_MS;
     for (struct qn_list *node = server->clients.next; node != &server->clients; node = node->next) {
         struct client *client = QN_CONTAINER_OF(node, struct client, node);
         bool is_old = client->since_mono_ns < oldest_mono_ns;
@@ -92,16 +93,17 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
     shut_old(server);
 }
 
-/* take_body: from malloc. */
-static enum MHD_Result respond(struct MHD_Connection *connection, unsigned code, char *take_body)
+/* Frees the body, now or later. */
+static enum MHD_Result respond(struct MHD_Connection *connection, unsigned code,
+                               const struct qn_server_page *page)
 {
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(strlen(take_body), take_body, MHD_RESPMEM_MUST_FREE);
+        MHD_create_response_from_buffer_with_free_callback(page->size, page->body, page->free_body);
     if (response == NULL) {
-        free(take_body);
+        page->free_body(page->body);
         return MHD_NO;
     }
-    (void)MHD_add_response_header(response, "Content-Type", "application/json");
+    (void)MHD_add_response_header(response, "Content-Type", page->content_type);
     (void)MHD_add_response_header(response, "Cache-Control", "no-store");
     (void)MHD_add_response_header(response, "Connection", "close");
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED) {
@@ -117,25 +119,27 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
                                   size_t *upload_size, void **request)
 {
     const struct qn_server *server = user;
-    bool ok = false;
-    char *body = NULL;
+    struct qn_server_page page = {.free_body = free, .content_type = "application/json"};
     unsigned code = MHD_HTTP_METHOD_NOT_ALLOWED;
     (void)version;
     (void)upload;
     (void)upload_size;
     (void)request;
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) {
-        body = server->answer(path, &ok, server->user);
-        code = body == NULL ? MHD_HTTP_NOT_FOUND : ok ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+        const struct qn_server_request wanted = {
+            path, MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Accept")};
+        bool is_page = server->answer(&wanted, &page, server->user);
+        code = !is_page ? MHD_HTTP_NOT_FOUND : page.ok ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
     }
-    if (body == NULL) {
-        body = strdup(code == MHD_HTTP_NOT_FOUND ? "{\"error\":\"no such page\"}\n"
-                                                 : "{\"error\":\"GET or HEAD only\"}\n");
+    if (code == MHD_HTTP_NOT_FOUND || code == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        page.body = strdup(code == MHD_HTTP_NOT_FOUND ? "{\"error\":\"no such page\"}\n"
+                                                      : "{\"error\":\"GET or HEAD only\"}\n");
+        page.size = page.body != NULL ? strlen(page.body) : 0;
     }
-    return body == NULL ? MHD_NO : respond(connection, code, body);
+    return page.body == NULL ? MHD_NO : respond(connection, code, &page);
 }
 
-struct qn_server *qn_server_new(int fd, qn_server_answer *answer, void *user)
+struct qn_server *qn_server_new(int fd, uint32_t time_s, qn_server_answer *answer, void *user)
 {
     struct qn_server *server = qn_alloc_zero(1, sizeof *server);
     int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -144,11 +148,12 @@ struct qn_server *qn_server_new(int fd, qn_server_answer *answer, void *user)
     }
     server->answer = answer;
     server->user = user;
+    server->time_s = time_s;
     qn_list_init(&server->clients);
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL, 0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET, copy_fd,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)ACCEPTED_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)SILENCE_S_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_SIZE_MAX,
+        (unsigned)time_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_SIZE_MAX,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
     if (server->daemon == NULL) {
         goto fail;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* server.h - answers short HTTP requests for texts, and survives every client.
+/* server.h - answers short HTTP requests for texts, and survives every client: the health and the
+ * metrics of a worker, and the metrics of a broker.
  *
  * It has no thread: the caller waits at its descriptor, and lets it work. Only GET and HEAD; one
  * request for each connection, a few KB, a few seconds; when there are too many connections the
@@ -8,16 +9,31 @@
 #define QN_CLI_SUPERVISE_SERVER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct qn_server;
 
-/* The body for a path, from malloc, and whether all is well (200, else 503); NULL: there is no
- * such page. */
-typedef char *qn_server_answer(const char *path, bool *ret_ok, void *user);
+struct qn_server_request {
+    const char *path;
+    const char *accept; /* the header; NULL: there is none */
+};
 
-/* fd: a socket that listens; the server has a copy of it. NULL: no memory or descriptor. */
-struct qn_server *qn_server_new(int fd, qn_server_answer *answer, void *user);
+struct qn_server_page {
+    char *body; /* NULL: no memory for it */
+    size_t size;
+    void (*free_body)(void *body);
+    const char *content_type; /* static */
+    bool ok;                  /* 200, else 503 */
+};
+
+/* False: there is no such page. */
+typedef bool qn_server_answer(const struct qn_server_request *request,
+                              struct qn_server_page *ret_page, void *user);
+
+/* fd: a socket that listens; the server has a copy of it. time_s: how long a connection may last,
+ * with the time that answers take. NULL: no memory or descriptor. */
+struct qn_server *qn_server_new(int fd, uint32_t time_s, qn_server_answer *answer, void *user);
 void qn_server_free(struct qn_server *server);
 /* Readable when there is work. */
 int qn_server_fd(const struct qn_server *server);

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
@@ -57,6 +58,7 @@ static void set_end_as_error(quern_run *run, const struct qn_child_end *end)
         .stderr_text = {end->stderr_text.data, end->stderr_text.size},
         .stderr_cut = end->stderr_cut,
     };
+    run->signal = is_crash && WIFSIGNALED(end->status) ? WTERMSIG(end->status) : 0;
     qn_run_set_error(run, text, qn_death_text(&facts, text, sizeof text));
 }
 

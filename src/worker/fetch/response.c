@@ -39,6 +39,7 @@ static void take_applied(struct quern_worker *worker, struct qn_exchange_request
             continue;
         }
         measure_run(&worker->pump, request->ended[i]);
+        qn_report_measure(worker, request->ended[i], request->applied[i]);
         qn_report_run(worker, request->ended[i], request->applied[i]);
     }
     (void)pthread_mutex_lock(&worker->mutex);
@@ -468,8 +469,13 @@ quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchang
     request->reply.run_count = 0;
     request->exchange.channel = channel;
     (void)pthread_mutex_unlock(&worker->pump.plan_mutex);
+    int64_t sent_at_mono_ns = qn_clock_mono_ns();
     quern_status status =
         qn_broker_exchange(worker->broker, &request->exchange, &request->reply, err);
+    if (status == QUERN_OK) {
+        qn_measure_exchange(&worker->measures, qn_clock_mono_ns() - sent_at_mono_ns,
+                            request->exchange.outcome_count, request->reply.run_count);
+    }
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
     status = keep_unanswered(worker, request, status, err);
     request->in_doubt = request->open && (status == QUERN_E_UNKNOWN || request->in_doubt);

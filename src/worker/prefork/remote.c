@@ -15,6 +15,7 @@
 #include "worker/prefork/remote.h"
 
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/bug.h"
 #include "base/error.h"
@@ -193,6 +194,7 @@ static void set_facts(struct quern_run *run, const struct qn_prefork_death *deat
         .stderr_text = {death->stderr_text, strlen(death->stderr_text)},
         .backtrace = death->backtrace,
     };
+    run->signal = WIFSIGNALED(death->status) ? WTERMSIG(death->status) : 0;
     qn_run_set_error(run, text, qn_death_text(&facts, text, sizeof text));
 }
 

@@ -172,6 +172,60 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
     (void)pthread_mutex_unlock(&worker->log.mutex);
 }
 
+/* As the fields of quern_worker_stats are named. */
+static const char *outcome_name(const struct quern_run *run, enum qn_applied applied)
+{
+    if (applied == QN_STALE) {
+        return "stale";
+    }
+    if (applied == QN_ARCHIVED && run->verdict.kind == QN_RETRY && !run->acked) {
+        return "archived";
+    }
+    switch (run->acked ? QN_DONE : run->verdict.kind) {
+    case QN_DONE:
+    case QN_ENDED:
+        return "done";
+    case QN_DROP:
+        return "dropped";
+    case QN_RETRY:
+        return "retried";
+    case QN_SNOOZE:
+    case QN_ASIDE:
+        return "snoozed";
+    case QN_ARCHIVE:
+    case QN_CANCEL:
+        return "archived";
+    case QN_GIVE_BACK:
+        return "given_back";
+    case QN_CRASH:
+        return "crashed";
+    }
+    return "";
+}
+
+void qn_report_measure(struct quern_worker *worker, const struct quern_run *run,
+                       enum qn_applied applied)
+{
+    const struct qn_task *task = &run->leased->task;
+    bool began = qn_run_began(run);
+    if (run->unknown || (applied == QN_STALE && !began)) {
+        return; /* as qn_report_count */
+    }
+    int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;
+    const struct qn_measured_run measured = {
+        .queue = task->queue,
+        .type = task->type,
+        .outcome = outcome_name(run, applied),
+        .began = began,
+        .is_retried = applied != QN_STALE && applied != QN_ARCHIVED && !run->acked &&
+                      run->verdict.kind == QN_RETRY,
+        .signal = run->phase != QN_RUN_FENCED && run->crashed ? run->signal : 0,
+        .wait_ns = (run->started_at_wall_ms - task->process_at_ms) * QN_NS_PER_MS,
+        .run_ns = ended_at_ns - run->started_at_mono_ns,
+    };
+    qn_measure_run(&worker->measures, &measured);
+}
+
 void qn_report_unusable(const struct qn_unusable *unusable, void *user)
 {
     struct quern_worker *worker = user;

@@ -16,6 +16,9 @@ void qn_report_count(struct quern_worker *worker, const struct quern_run *run,
 /* Without mutex: logs it and calls on_run. */
 void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
                    enum qn_applied applied);
+/* Without mutex, by one thread at a time: counts it for the metrics. */
+void qn_report_measure(struct quern_worker *worker, const struct quern_run *run,
+                       enum qn_applied applied);
 /* qn_exchange.on_unusable; user: the worker. Logs and counts it. */
 void qn_report_unusable(const struct qn_unusable *unusable, void *user);
 

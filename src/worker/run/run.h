@@ -134,6 +134,7 @@ struct quern_run {
     bool has_change;                         /* (h) */
     bool judged;   /* (h) its verdict was made in its child: outcome, delay and error are final */
     bool crashed;  /* (h) the process of its handler died */
+    int signal;    /* (h) of which it died; 0: of none */
     bool orphaned; /* (h) its command ended with the zygote: no fault of it is known */
     bool not_started;        /* (h) no process could be made for it: no fault of the task */
     uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */

@@ -126,6 +126,10 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     REFUSES("worker", quern_worker_reload(NULL, NULL, &err));
     REFUSES("worker", quern_worker_reload_certificates(NULL, &err));
     REFUSES("worker", quern_worker_run(NULL, &err));
+    char *text = NULL;
+    REFUSES("worker", quern_metrics_worker(NULL, NULL, &text, NULL, &err));
+    REFUSES("ret_text", quern_metrics_process(NULL, NULL, NULL, &err));
+    quern_metrics_free(NULL);
     quern_worker_stop(NULL);
     quern_worker_quiet(NULL);
     quern_worker_resume(NULL);
@@ -189,6 +193,9 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("inspector", quern_inspector_queues(NULL, &queues, &err));
     REFUSES("ret_list", quern_inspector_queues(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_pause(t->inspector, NULL, &err));
+    char *text = NULL;
+    REFUSES("inspector", quern_metrics_inspector(NULL, NULL, &text, NULL, &err));
+    REFUSES("ret_text", quern_metrics_inspector(t->inspector, NULL, NULL, NULL, &err));
     refuses_limits(t);
     refuses_entries(t);
     REFUSES("queue", quern_inspector_resume(t->inspector, NULL, &err));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* health.c - /livez, /readyz and /startupz of a worker, and its reports to the service manager.
+/* health.c - /livez, /readyz, /startupz and /metrics of a worker, and its reports to the service
+ * manager.
  *
  * One thread does both, since both say the same. It asks the worker (quern_worker_get_health, which
  * waits for no thread that hangs) under a mutex, within which the worker is not freed. Until there
@@ -30,12 +31,14 @@
 #include "cli/supervise/notify.h"
 #include "cli/supervise/place.h"
 #include "cli/supervise/server.h"
+#include "quern/metrics.h"
 #include "worker/hand_over/hand_over.h"
 
 #define FD_VARIABLE "QUERN_TAKE_OVER_HEALTH"
 #define TICK_MS 500        /* of reports */
 #define START_WAIT_MS 5000 /* for the broker, until the start is complete without it */
 #define MS_PER_US 1000
+#define ANSWER_S_MAX 3
 
 /* As the service manager knows it. */
 enum phase { PHASE_STARTS, PHASE_RUNS, PHASE_RELOADS, PHASE_STOPS };
@@ -139,28 +142,63 @@ static json_t *check_json(const quern_worker_check *check)
                      "for_ms", (json_int_t)check->for_ms, "detail", check->detail);
 }
 
-static char *answer(const char *path, bool *ret_ok, void *user)
+static void fill_page(struct qn_work_health *own, enum page which, struct qn_server_page *page)
+{
+    struct view view = look(own);
+    page->ok = is_ok(&view, which);
+    json_t *checks = json_array();
+    for (size_t i = 0; i < view.health.check_count; i++) {
+        if (is_on_page(&view.health.checks[i], which)) {
+            (void)json_array_append_new(checks, check_json(&view.health.checks[i]));
+        }
+    }
+    json_t *body = json_pack("{s:b,s:I,s:o}", "ok", page->ok, "exchange_age_ms",
+                             (json_int_t)view.health.exchange_age_ms, "checks", checks);
+    page->body = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
+    page->size = page->body == NULL ? 0 : strlen(page->body);
+    page->free_body = free;
+    page->content_type = "application/json";
+    json_decref(body);
+}
+
+static void free_metrics(void *body)
+{
+    quern_metrics_free(body);
+}
+
+/* Until there is a worker only the process has any. */
+static void fill_metrics(struct qn_work_health *own, const char *accept,
+                         struct qn_server_page *page)
+{
+    quern_metrics_format format = quern_metrics_accept(accept);
+    const quern_metrics_options options = {.format = (int32_t)format, .process = true};
+    quern_error err;
+    (void)pthread_mutex_lock(&own->mutex);
+    quern_status status =
+        own->worker == NULL
+            ? quern_metrics_process(&options, &page->body, &page->size, &err)
+            : quern_metrics_worker(own->worker, &options, &page->body, &page->size, &err);
+    (void)pthread_mutex_unlock(&own->mutex);
+    page->ok = status == QUERN_OK; /* else there is no memory, and no answer */
+    page->free_body = free_metrics;
+    page->content_type = quern_metrics_content_type(format);
+}
+
+static bool answer(const struct qn_server_request *request, struct qn_server_page *ret_page,
+                   void *user)
 {
     struct qn_work_health *own = user;
-    for (size_t i = 0; i < QN_COUNT_OF(pages); i++) {
-        if (strcmp(path, pages[i].path) != 0) {
-            continue;
-        }
-        struct view view = look(own);
-        *ret_ok = is_ok(&view, pages[i].page);
-        json_t *checks = json_array();
-        for (size_t j = 0; j < view.health.check_count; j++) {
-            if (is_on_page(&view.health.checks[j], pages[i].page)) {
-                (void)json_array_append_new(checks, check_json(&view.health.checks[j]));
-            }
-        }
-        json_t *body = json_pack("{s:b,s:I,s:o}", "ok", *ret_ok, "exchange_age_ms",
-                                 (json_int_t)view.health.exchange_age_ms, "checks", checks);
-        char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
-        json_decref(body);
-        return text;
+    if (strcmp(request->path, "/metrics") == 0) {
+        fill_metrics(own, request->accept, ret_page);
+        return true;
     }
-    return NULL;
+    for (size_t i = 0; i < QN_COUNT_OF(pages); i++) {
+        if (strcmp(request->path, pages[i].path) == 0) {
+            fill_page(own, pages[i].page, ret_page);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* --- Reports ----------------------------------------------------------------------------- */
@@ -317,7 +355,7 @@ void qn_work_health_start(struct qn_work *work)
     own->stops = false;
     own->begun_mono_ns = qn_clock_mono_ns();
     if (own->listen_fd >= 0) {
-        own->server = qn_server_new(own->listen_fd, answer, own);
+        own->server = qn_server_new(own->listen_fd, ANSWER_S_MAX, answer, own);
         if (own->server == NULL) {
             qn_cli_warn(work->cli, "no health is served: no memory or descriptor");
         }
