@@ -117,9 +117,9 @@ class HoldTest(CliTest):
         self.assertIn(why, self.story())
         self.assertIsNone(worker.poll())
 
-    def hold(self, *ids, kind="hold", file="go"):
+    def hold(self, *ids, kind="hold", file="go", options=()):
         for task_id in ids:
-            self.enqueue(kind, file, "--id", task_id, "--retention", "1h")
+            self.enqueue(kind, file, "--id", task_id, "--retention", "1h", *options)
         self.until(lambda: all(task_id in self.notes("started") for task_id in ids), "they run")
 
     def notes(self, name):

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""SIGUSR2: the program of a worker is replaced in the same process, and running children stay."""
+"""SIGUSR2: the program of a worker is replaced in the same process, and running children stay.
+
+QUERN_TEST_FULL=1: 20 restarts in a row instead of 5, and 6 kills instead of 2."""
 
 import os
 import signal
 
 import lib_cli
 from lib_hold import HoldTest
+from lib_quern import FULL
+
+IN_A_ROW = 20 if FULL else 5
+KILLS = 6 if FULL else 2
 
 
 class RestartTest(HoldTest):
     def test_running_children_stay_and_new_ones_run_meanwhile(self):
         worker = self.work("--lease", "6s")
-        ids = [f"h{number}" for number in range(8)]
+        ids = [f"h{number}" for number in range(4)]
         self.hold(*ids)
         parents = {line.split()[1] for line in self.read("started").splitlines()}
         before = self.json("worker", "list")
@@ -23,8 +29,8 @@ class RestartTest(HoldTest):
         self.assertEqual([one["id"] for one in after], [one["id"] for one in before])
         self.restart(worker)
         self.run_quick("r")
-        self.assertIn("runs=8", self.story())
-        self.assertEqual(len(parents), 8)
+        self.assertIn("runs=4", self.story())
+        self.assertEqual(len(parents), 4)
         self.write("go", "")
         self.check_ended_once(ids)
         self.assertNotIn("lease lost", self.story())
@@ -33,29 +39,30 @@ class RestartTest(HoldTest):
 
     def test_leases_outlive_it(self):
         """The new program extends them, with the tokens of the old one."""
-        worker = self.work("--lease", "6s")
-        other = self.start("work", "--exec", "other=true", "--lease", "6s", "--concurrency", "1")
+        worker = self.work("--lease", "4s")
+        other = self.start("work", "--exec", "other=true", "--lease", "4s", "--concurrency", "1")
         self.hold("a", "b")
         self.restart(worker)
-        self.enqueue("quick", "--id", "late", "--in", "7s")
+        self.enqueue("quick", "--id", "late", "--in", "5s")
         self.until(lambda: "late" in self.notes("ran"), "more than a lease has passed")
         self.write("go", "")
         self.check_ended_once(["a", "b"])
         self.assertEqual(self.stop(worker), 0)
         self.assertEqual(self.stop(other), 0)
 
-    def test_twenty_in_a_row_under_load(self):
+    def test_many_in_a_row_under_load(self):
         worker = self.work()
+        count = 25 * IN_A_ROW
         self.hold("h0", "h1")
-        lines = "\n".join(f'{{"type": "quick", "id": "t{number}"}}' for number in range(500))
+        lines = "\n".join(f'{{"type": "quick", "id": "t{number}"}}' for number in range(count))
         self.ok("enqueue", "--from", "-", stdin=lines + "\n")
-        for _ in range(20):
+        for _ in range(IN_A_ROW):
             self.restart(worker)
-        self.until(lambda: len(self.notes("ran")) >= 500, "all have run")
+        self.until(lambda: len(self.notes("ran")) >= count, "all have run")
         self.write("go", "")
         self.check_ended_once(["h0", "h1"])
         self.until(lambda: self.counts().get("active", 0) == 0, "all are done")
-        self.assertEqual(sorted(self.notes("ran")), sorted(f"t{n}" for n in range(500)))
+        self.assertEqual(sorted(self.notes("ran")), sorted(f"t{n}" for n in range(count)))
         self.assertEqual(self.stop(worker), 0)
 
     def test_cancellation_timeout_and_death_reach_it_afterwards(self):
@@ -186,7 +193,7 @@ class RestartTest(HoldTest):
         self.assertEqual(self.stop(other), 0)
 
     def test_kill_at_any_moment_of_it(self):
-        for number in range(6):
+        for number in range(KILLS):
             with self.subTest(number=number):
                 worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "2")
                 task_id = f"k{number}"

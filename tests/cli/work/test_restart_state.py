@@ -46,36 +46,37 @@ class RestartStateTest(HoldTest):
         self.change(code)
         return worker
 
-    def check_refused(self, number, code, why):
-        worker = self.start_changed(code)
-        ids = [f"a{number}", f"b{number}"]
-        self.hold(*ids, file=f"go{number}")
+    def check_refused(self, queue, code, why):
+        worker = self.start_changed(code, "--queue", queue)
+        self.hold(queue, options=("--queue", queue))
         worker.send_signal(signal.SIGUSR2)
         self.assertGreater(self.end(worker), 0)
         self.assertIn(why, self.read(worker.log_name))
         self.assertNotIn("Sanitizer", self.read(worker.log_name))
-        self.write(f"go{number}", "")
-        other = self.start("work", "--handlers", "./handlers.so", "--concurrency", "10")
-        for task_id in ids:
-            self.assertEqual(self.wait_state(task_id, "completed")["retry_count"], 0)
-            self.assertEqual(self.notes("ended").count(task_id), 1)
-        self.assertEqual(self.stop(other), 0)
 
     def test_states_that_cannot_be_read_are_said_and_lose_nothing(self):
         unreadable = "the state of a worker cannot be read"
-        for number, (code, why) in enumerate((
-                ("data[8] += 1", "the state of the worker has version"),
-                ("data[:] = os.urandom(len(data))", unreadable),
-                ("del data[:]", "there is no state of a worker"),
-                ("del data[10:]", unreadable),
-                ("del data[len(data) // 2:]", "cannot be read"),
-                ("del data[-1]", "cannot be read"),
-                ("data += bytes(8)", "cannot be read"),
-                ("data[12] = 255; data[13] = 255", unreadable),
-                ("os.close(int.from_bytes(data[16:20], 'little'))",
-                 "a descriptor of the state is not open"))):
+        cases = (("data[8] += 1", "the state of the worker has version"),
+                 ("data[:] = os.urandom(len(data))", unreadable),
+                 ("del data[:]", "there is no state of a worker"),
+                 ("del data[10:]", unreadable),
+                 ("del data[len(data) // 2:]", "cannot be read"),
+                 ("del data[-1]", "cannot be read"),
+                 ("data += bytes(8)", "cannot be read"),
+                 ("data[12] = 255; data[13] = 255", unreadable),
+                 ("os.close(int.from_bytes(data[16:20], 'little'))",
+                  "a descriptor of the state is not open"))
+        queues = [f"q{number}" for number in range(len(cases))]  # the next worker leaves its tasks
+        for queue, (code, why) in zip(queues, cases):
             with self.subTest(code=code):
-                self.check_refused(number, code, why)
+                self.check_refused(queue, code, why)
+        self.write("go", "")
+        served = [word for queue in queues for word in ("--queue", queue)]
+        worker = self.start("work", "--handlers", "./handlers.so", *served)
+        for task_id in queues:
+            self.assertEqual(self.wait_state(task_id, "completed")["retry_count"], 0)
+            self.assertEqual(self.notes("ended").count(task_id), 1)
+        self.assertEqual(self.stop(worker), 0)
 
     @lib_cli.only("sqlite")
     def test_file_that_is_locked_when_the_next_program_starts(self):
