@@ -200,7 +200,7 @@ class FailoverTest(LoadTest):
         self.assertEqual(enqueue.wait(timeout=60), 0, self.read(enqueue.log_name))
 
     def pair(self):
-        node = self.node("only", "--appendfsync", "always")
+        node = self.node("only", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
         replica = self.node("replica", "--replicaof", f"127.0.0.1 {node.port}")
         until(lambda: replica.do("ROLE")[3] == b"connected", "the replica has the data")
         return node, replica
