@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "quern/metrics.h"
 
 /* Of a round, with all ways by all policies: 7 ways die 3 + 3 + 1 + 1 times, loops end 4 * 2 times
  * by their timeouts. Each way has a queue of its own in each round: so no queue sees ten deaths in
@@ -162,6 +163,25 @@ static void judge_texts(struct crash *crash, size_t archived)
     quern_task_list_free(list);
 }
 
+/* While the worker runs. The last runs may not be counted yet. */
+static void judge_metrics(const struct crash *crash)
+{
+    static const char *const lines[] = {"quern_worker_child_crashes_total{signal=\"SIGABRT\"} ",
+                                        "quern_worker_child_crashes_total{signal=\"SIGSEGV\"} ",
+                                        "outcome=\"crashed\",le=\"+Inf\"} "};
+    char *text = NULL;
+    size_t size = 0;
+    quern_error err = {0};
+    assert_ok(quern_metrics_worker(crash->worker, NULL, &text, &size, &err), err);
+    assert_int_equal(size, strlen(text));
+    for (size_t i = 0; crash->setup.is_bare && i < TEST_COUNT(lines); i++) {
+        if (strstr(text, lines[i]) == NULL) {
+            fail_msg("no %s in %s", lines[i], text);
+        }
+    }
+    quern_metrics_free(text);
+}
+
 static void play(bool is_bare, size_t waves, size_t rounds)
 {
     struct crash *crash = crash_open(&(struct crash_setup){
@@ -178,6 +198,7 @@ static void play(bool is_bare, size_t waves, size_t rounds)
         good += strcmp(crash->tasks[i].type, "steady") == 0 ? 1 : 0;
     }
     quern_queue_info queue = crash_queues(crash);
+    judge_metrics(crash);
     crash_end(crash);
     assert_int_equal(queue.counts[QUERN_TASK_ARCHIVED], archived);
     assert_int_equal(queue.counts[QUERN_TASK_COMPLETED], good);
