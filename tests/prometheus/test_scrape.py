@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A real Prometheus scrapes an exporter and a worker, stores their series, and evaluates the alert
-rules. Only with QUERN_TEST_FULL, where Prometheus is installed."""
+rules: with QUERN_TEST_FULL, as it takes some seconds. The configuration on the page is checked
+always."""
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import socket
+import subprocess
 import unittest
 import urllib.error
 import urllib.parse
@@ -16,7 +19,8 @@ import urllib.request
 import lib_cli
 from lib_quern import FULL
 
-RULES = os.path.join(os.environ["QUERN_SOURCE"], "contrib/prometheus/quern.rules.yml")
+SOURCE = pathlib.Path(os.environ["QUERN_SOURCE"])
+RULES = str(SOURCE / "contrib/prometheus/quern.rules.yml")
 PROMETHEUS = shutil.which("prometheus")
 
 
@@ -26,7 +30,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-@unittest.skipUnless(FULL, "only with QUERN_TEST_FULL=1")
+def only_full(test):
+    return test if FULL else None
+
+
 @unittest.skipUnless(PROMETHEUS, "no prometheus (scripts/bootstrap --all)")
 class ScrapeTest(lib_cli.CliTest):
     def listens(self, word, *args):
@@ -51,6 +58,17 @@ class ScrapeTest(lib_cli.CliTest):
     def until_value(self, expr, value):
         self.until(lambda: self.value(expr) == value, f"{expr} is {value}")
 
+    def test_configuration_of_the_page_is_right(self):
+        page = (SOURCE / "docs/guide/metrics.md").read_text(encoding="utf-8")
+        text = re.search(r"```yaml\n(scrape_configs:.*?)```", page, re.S).group(1)
+        text = re.sub(r"(?m)^rule_files: .*", f"rule_files: [{RULES}]", text)
+        result = subprocess.run(["promtool", "check", "config", self.write("p.yml", text)],
+                                capture_output=True, check=False, encoding="utf-8")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        alerts = pathlib.Path(RULES).read_text(encoding="utf-8").count("- alert:")
+        self.assertIn(f"{alerts} rules found", result.stdout + result.stderr)
+
+    @only_full
     def test_series_reach_a_real_prometheus(self):
         self.enqueue("sleeps")
         worker = self.listens("health", "work", "--exec", "sleeps=true", "--exec",
