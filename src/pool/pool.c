@@ -11,7 +11,7 @@
  * started in its place, and it ends when its item does. Threads are never killed.
  *
  * When the system refuses a thread the pool continues with the threads it has; qn_pool_new starts
- * the first one itself, so there is always one. */
+ * the first one itself. Its owner calls qn_pool_fill from time to time. */
 #include "pool/pool.h"
 
 #include <pthread.h>
@@ -192,6 +192,19 @@ bool qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items)
     bool wake = plan_wake(pool);
     (void)pthread_mutex_unlock(&pool->mutex);
     return wake;
+}
+
+quern_status qn_pool_fill(struct qn_pool *pool, quern_error *err)
+{
+    quern_status status = QUERN_OK;
+    (void)pthread_mutex_lock(&pool->mutex);
+    bool is_needed = !qn_list_empty(&pool->items) && !pool->waking && pool->sleeping == 0;
+    if (is_needed && pool->counted < pool->size && !pool->stopping) {
+        status = start_thread(pool, err);
+        pool->waking = status == QUERN_OK;
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
+    return status;
 }
 
 void qn_pool_wake(struct qn_pool *pool)

@@ -28,6 +28,10 @@ QUERN_NODISCARD quern_status qn_pool_new(size_t size, struct qn_pool **ret_pool,
  * that takes an item wakes the next one if more wait. */
 QUERN_NODISCARD bool qn_pool_submit(struct qn_pool *pool, struct qn_list *take_items);
 void qn_pool_wake(struct qn_pool *pool);
+/* Starts a thread if an item waits, all threads are busy and there may be one more. Else nothing
+ * would try that again before the next item, where the system had refused it. QUERN_E_NOMEM: it
+ * does so again. */
+QUERN_NODISCARD quern_status qn_pool_fill(struct qn_pool *pool, quern_error *err);
 /* Takes an item back that no thread has started; false when it is too late. */
 bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item);
 /* The thread that runs `item` has been given up: it is not counted any more and ends when its

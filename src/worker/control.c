@@ -2,8 +2,8 @@
 /* control.c - the thread of quern_worker_run until the worker is stopped.
  *
  * It sleeps at wake_fd. When a public function of signals.c wakes it, it logs what changed and lets
- * the other threads act on it. It also watches whether commands can be started again (shortage.c)
- * and whether a slot is left (stuck.c), and the health of all (health.c). */
+ * the other threads act on it. It also watches whether commands can be started again (shortage.c),
+ * and threads (supply.c), whether a slot is left (stuck.c), and the health of all (health.c). */
 #include "worker/control.h"
 
 #include "base/error.h"
@@ -126,6 +126,7 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
 {
     struct qn_stuck stuck = {.since_mono_ns = 0};
     struct qn_health_watch health = {.is_known = false};
+    struct qn_supply_watch supply = {.pause_ms = 0};
     bool quiet = false;
     while (atomic_load(&worker->stops) == 0) {
         follow_quiet(worker, &quiet);
@@ -135,6 +136,8 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
         qn_control_log_runs(worker);
         int64_t pause_ms = qn_shortage_watch(worker);
         int64_t look_ms = qn_health_watch(worker, &health);
+        int64_t threads_ms = qn_supply_watch_threads(worker, &supply);
+        look_ms = threads_ms >= 0 ? qn_earlier(look_ms, threads_ms) : look_ms;
         int64_t wait_ms = qn_stuck_check(worker, &stuck);
         if (wait_ms == 0) {
             size_t hung = qn_stuck_hung_count(worker);
