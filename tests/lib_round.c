@@ -9,7 +9,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
-#include "broker/search/search.h"
+#include "broker/trash/trash.h"
 #include "task/limit.h"
 #include "task/limits.h"
 #include "task/retry.h"
@@ -152,21 +152,22 @@ static void search(struct test_round *round)
     static const struct qn_found found[] = {{"a", ""}, {"none", LOCK}};
     struct qn_condition *condition = NULL;
     (void)!qn_condition_parse("text ~ x or age > 1s or due > 1s or header.a ~ b", &condition, NULL);
-    for (int state = QUERN_TASK_ACTIVE; condition != NULL && state <= QUERN_TASK_AGGREGATING;
-         state++) {
-        const struct qn_search what = {.condition = condition,
-                                       .queue = "default",
-                                       .state = (quern_task_state)state,
-                                       .limit = 10,
-                                       .scan_max = 100,
-                                       .on_task = check_task,
-                                       .user = round};
-        const struct qn_found_list list = {
+    size_t done = 0;
+    for (int state = 1; condition != NULL && state <= QUERN_TASK_AGGREGATING; state++) {
+        const struct qn_search what = {
+            condition,  "default", (quern_task_state)state, false, 0, {0}, 10, 100,
+            check_task, round};
+        struct qn_found_list list = {
             QUERN_ACTION_CANCEL_RETRY, "default", (quern_task_state)state, found, 2, 0};
+        const struct qn_trash_list trash = {QUERN_ACTION_RESTORE, state == 1, "default", found, 2};
         struct qn_search_end end;
-        size_t done = 0;
         (void)!qn_broker_search(round->broker, &what, &end, NULL);
         (void)!qn_broker_search_act(round->broker, &list, &done, NULL);
+        list.action = QUERN_ACTION_TRASH;
+        (void)!qn_broker_search_act(round->broker, &list, &done, NULL);
+        (void)!qn_broker_trash_search(round->broker, &what, &end, NULL);
+        (void)!qn_broker_trash_act(round->broker, &trash, (enum qn_trash_result[2]){0}, NULL);
+        (void)!qn_broker_trash_use(round->broker, "default", &(struct qn_trash_use){0}, NULL);
     }
     qn_condition_free(condition);
 }

@@ -15,21 +15,26 @@
 extern "C" {
 #endif
 
+struct quern_matching;
 typedef struct quern_search {
     const char *match;  /* the query; NULL or "": every task */
     const char *queue;  /* NULL: all queues */
     int32_t state;      /* a quern_task_state; 0: all */
-    int32_t reserved;   /* 0 */
+    int32_t in_trash;   /* 1: tasks that QUERN_ACTION_TRASH has deleted, for a day; 0: the others */
     const char *cursor; /* NULL: from the beginning; else as quern_task_list_cursor returned it */
     uint64_t limit;     /* tasks in the list; 0: 30; at most 10000 */
     uint64_t scan_max;  /* tasks that are looked at; 0: 30 000; at most 10 000 000 */
+    /* Called after each step of an action with the counts so far; NULL: not. */
+    void (*on_progress)(const struct quern_matching *so_far, void *user);
+    void *user;
 } quern_search;
 
 /* A page of the tasks that fulfil the query. Order: by queue, then state; pending and active: next
  * or oldest first, tasks with crashes last; scheduled and retry: soonest first; archived: newest
- * first; completed: those kept longest first. While tasks move, one may be passed over or be listed
- * twice. A query that demands one whole id looks at no other tasks. Errors: QUERN_E_INVALID: the
- * query, where the text names the column and the remedy; a cursor of another search. */
+ * first; completed: those kept longest first; of the trash, by queue, deleted last first. While
+ * tasks move, one may be passed over or be listed twice. A query that demands one whole id looks at
+ * no other tasks. Errors: QUERN_E_INVALID: the query, where the text names the column and the
+ * remedy; a cursor of another search. */
 QUERN_NODISCARD static inline quern_status quern_inspector_search(quern_inspector *inspector,
                                                                   const quern_search *search,
                                                                   quern_task_list **ret_list,
@@ -52,7 +57,12 @@ typedef struct quern_matching {
 /* Applies the action to each task that fulfils the query (cursor, limit and scan_max are not used),
  * in bounded steps, while the queues stay in use. A task that is enqueued, fails or ends after the
  * call began is left alone. *ret_matching is right also on failure, when others may be left.
- * QUERN_E_STATE: the archive would grow beyond its limit. */
+ * QUERN_E_STATE: the archive or the trash would grow beyond its limit.
+ *
+ * In the trash (search.in_trash) the actions are QUERN_ACTION_RESTORE and QUERN_ACTION_DELETE,
+ * which empties it. A task is restored with its id, data, options and moment, once; refused are
+ * those whose id or unique lock another task has by now, or for which the archive has no room, and
+ * they stay in the trash. The lock ends when it would have ended. */
 QUERN_NODISCARD static inline quern_status quern_inspector_act_matching(
     quern_inspector *inspector, quern_action action, const quern_search *search,
     quern_matching *ret_matching, quern_error *err);

@@ -135,11 +135,14 @@ QUERN_API const char *quern_task_state_name(quern_task_state state);
 
 /* What an operator does to a task, see quern_inspector_act. */
 typedef enum quern_action {
-    QUERN_ACTION_RUN = 1,           /* make it pending now; not for active and pending tasks */
-    QUERN_ACTION_ARCHIVE = 2,       /* not for active and archived tasks */
-    QUERN_ACTION_DELETE = 3,        /* not for active tasks */
-    QUERN_ACTION_CANCEL_RETRY = 4,  /* cancel an active task; it is retried later */
-    QUERN_ACTION_CANCEL_ARCHIVE = 5 /* cancel an active task; it is archived */
+    QUERN_ACTION_RUN = 1,            /* make it pending now; not for active and pending tasks */
+    QUERN_ACTION_ARCHIVE = 2,        /* not for active and archived tasks */
+    QUERN_ACTION_DELETE = 3,         /* not for active tasks */
+    QUERN_ACTION_CANCEL_RETRY = 4,   /* cancel an active task; it is retried later */
+    QUERN_ACTION_CANCEL_ARCHIVE = 5, /* cancel an active task; it is archived */
+    QUERN_ACTION_TRASH = 6,          /* delete, but keep it in the trash of its queue for a day;
+                                      * QUERN_E_STATE: that is full */
+    QUERN_ACTION_RESTORE = 7         /* from the trash, to the state that it had */
 } quern_action;
 
 /* Why a task was run once more. */
@@ -204,6 +207,8 @@ QUERN_API int64_t quern_task_info_archived_at_ms(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_expires_at_ms(const quern_task_info *info);
 /* When it was added to its group; 0: it is not aggregating. */
 QUERN_API int64_t quern_task_info_grouped_at_ms(const quern_task_info *info);
+/* When it was deleted; 0: it is not in the trash. A day later it is gone. */
+QUERN_API int64_t quern_task_info_deleted_at_ms(const quern_task_info *info);
 QUERN_API int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info);  /* 0: unknown */
 QUERN_API int64_t quern_task_info_started_at_ms(const quern_task_info *info);   /* active; else 0 */
 QUERN_API int64_t quern_task_info_completed_at_ms(const quern_task_info *info); /* 0: not yet */

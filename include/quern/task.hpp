@@ -335,6 +335,10 @@ class task_info_view
     {
         return quern_task_info_grouped_at_ms(info_);
     }
+    std::int64_t deleted_at_ms() const noexcept
+    {
+        return quern_task_info_deleted_at_ms(info_);
+    }
     const quern_task_info *get() const noexcept
     {
         return info_;

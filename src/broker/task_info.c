@@ -190,6 +190,11 @@ int64_t quern_task_info_grouped_at_ms(const quern_task_info *info)
     return at_ms_in(info, QUERN_TASK_AGGREGATING);
 }
 
+int64_t quern_task_info_deleted_at_ms(const quern_task_info *info)
+{
+    return info->deleted_at_ms;
+}
+
 int64_t quern_task_info_enqueued_at_ms(const quern_task_info *info)
 {
     return info->enqueued_at_ms;

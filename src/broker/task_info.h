@@ -27,8 +27,9 @@ struct quern_task_info {
     uint64_t fence;
     const char *worker; /* "" when none */
     bool orphaned;
-    bool existing;    /* not the one that was to be stored */
-    int32_t progress; /* -1: none */
+    bool existing;         /* not the one that was to be stored */
+    int64_t deleted_at_ms; /* 0: it is not in the trash */
+    int32_t progress;      /* -1: none */
     const char *progress_note;
 };
 /* A deep copy in one block; NULL when memory is out. Free with quern_task_info_free. */

@@ -35,8 +35,8 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
 {
     (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
-        if (strcmp(cli->nouns[i]->name, "version") == 0 ||
-            strcmp(cli->nouns[i]->name, "help") == 0) {
+        const char *name = cli->nouns[i]->name;
+        if (strcmp(name, "version") == 0 || strcmp(name, "help") == 0) {
             continue; /* they are below, as --version and --help */
         }
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
@@ -46,8 +46,7 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
                   "  --broker URL  a file, redis[s]://host:port, redis-socket:///path; default\n"
                   "                QUERN_BROKER, REDIS_URL or ~/.local/share/quern/quern.db\n"
                   "  --json, --no-retry, --help, --version   accepted anywhere on the line\n"
-                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
-                  "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
+                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 69 no broker, 75 try again\n"
                   "Example:\n"
                   "  quern enqueue mail:hi ann; quern work --exec 'mail:=xargs echo hi' --drain\n");
 }

@@ -11,6 +11,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
 #include "broker/reload.h"
+#include "inspect/restore.h"
 #include "task/limits.h"
 #include "task/name.h"
 
@@ -199,7 +200,7 @@ quern_status quern_inspector_check(quern_inspector *inspector, bool repair,
 
 quern_status qn_inspect_check_action(quern_action action, quern_error *err)
 {
-    if ((int)action < QUERN_ACTION_RUN || (int)action > QUERN_ACTION_CANCEL_ARCHIVE) {
+    if ((int)action < QUERN_ACTION_RUN || (int)action > QUERN_ACTION_RESTORE) {
         return qn_error_set(err, QUERN_E_INVALID, "inspector: %d is not an action", (int)action);
     }
     return QUERN_OK;
@@ -215,8 +216,12 @@ quern_status quern_inspector_act(quern_inspector *inspector, quern_action action
     if (status == QUERN_OK && id == NULL) {
         status = qn_error_set(err, QUERN_E_INVALID, "id: must not be NULL");
     }
-    return status == QUERN_OK ? qn_broker_operate(inspector->broker, action, queue, id, err)
-                              : status;
+    if (status != QUERN_OK) {
+        return status;
+    }
+    return action == QUERN_ACTION_RESTORE
+               ? qn_restore_task(inspector->broker, queue, id, err)
+               : qn_broker_operate(inspector->broker, action, queue, id, err);
 }
 
 static quern_status check_bulk(const quern_task_filter *filter, quern_error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* search_scope.c - finds the places of a search, and writes its position as a text.
+/* search_scope.c - checks what a search is given, finds its places, and writes its position as a
+ * text.
  *
  * The text is "HASH.STATE.PART.RANK.KEY.KEY2.SEQ.NOW.SEARCHED.QUEUE", with a hash of the query, the
  * queue and the state that were asked for, so that the cursor of another search is refused. */
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "base/memory/sized.h"
 #include "base/memory/vec.h"
 #include "base/text/buf.h"
 #include "base/text/hash.h"
@@ -17,7 +19,68 @@
 
 #define CURSOR_SIZE_MAX 8192 /* of a queue that others made the name has 4096 */
 
+#define LIMIT_DEFAULT 30
+#define SCAN_DEFAULT 30000 /* of Redis: half a second */
+
+static quern_status check_search(const quern_search *search, quern_error *err)
+{
+    if (search->state != 0 && quern_task_state_name((quern_task_state)search->state) == NULL) {
+        return qn_error_set(err, QUERN_E_INVALID, "search: %d is not a state", (int)search->state);
+    }
+    if (search->in_trash != 0 && search->in_trash != 1) {
+        return qn_error_set(err, QUERN_E_INVALID, "search: in_trash is neither 0 nor 1");
+    }
+    if (search->in_trash != 0 && search->state != 0) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "search: in the trash the state is part of the query");
+    }
+    if (search->limit > QN_SEARCH_LIMIT_MAX || search->scan_max > QN_SEARCH_SCAN_MAX) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "search: a page is at most %d tasks out of %d that are looked at",
+                            QN_SEARCH_LIMIT_MAX, QN_SEARCH_SCAN_MAX);
+    }
+    return QUERN_OK;
+}
+
+quern_status qn_search_scope_take(const quern_inspector *inspector, struct qn_bytes given,
+                                  quern_search *ret_search, quern_error *err)
+{
+    quern_status status = qn_inspect_enter(inspector, err);
+    if (status == QUERN_OK && given.data == NULL) {
+        status = qn_error_set(err, QUERN_E_INVALID, "search: must not be NULL");
+    }
+    if (status == QUERN_OK) {
+        status = qn_sized_copy(QN_ROOM_OF(*ret_search), given, "quern_search", err);
+    }
+    if (status == QUERN_OK) {
+        status = check_search(ret_search, err);
+    }
+    if (status == QUERN_OK && ret_search->limit == 0) {
+        ret_search->limit = LIMIT_DEFAULT;
+    }
+    if (status == QUERN_OK && ret_search->scan_max == 0) {
+        ret_search->scan_max = SCAN_DEFAULT;
+    }
+    return status;
+}
+
 /* --- Places -------------------------------------------------------------------------- */
+
+/* False: memory is out. `name` stays the caller's. */
+static bool add_place(struct qn_search_scope *scope, struct qn_search_place place)
+{
+    struct qn_search_place *places =
+        qn_vec_grow(scope->places, scope->count, &scope->capacity, sizeof(struct qn_search_place));
+    if (places == NULL || place.queue == NULL) {
+        scope->places = places != NULL ? places : scope->places;
+        scope->no_memory = true;
+        return false;
+    }
+    scope->places = places;
+    places[scope->count++] = place;
+    scope->total += place.count;
+    return true;
+}
 
 static bool add_places(const quern_queue_info *queue, void *user)
 {
@@ -25,6 +88,10 @@ static bool add_places(const quern_queue_info *queue, void *user)
     const quern_search *search = scope->search;
     bool wanted = search->queue == NULL || strcmp(search->queue, queue->name) == 0;
     const char *name = NULL;
+    if (wanted && search->in_trash) { /* how much there is, find_trash asks */
+        name = qn_arena_strdup(&scope->arena, queue->name);
+        return add_place(scope, (struct qn_search_place){.queue = name});
+    }
     for (int i = QUERN_TASK_ACTIVE; wanted && i <= QUERN_TASK_AGGREGATING; i++) {
         quern_task_state state = (quern_task_state)i;
         if (queue->counts[i] == 0 || (search->state != 0 && search->state != i) ||
@@ -32,17 +99,30 @@ static bool add_places(const quern_queue_info *queue, void *user)
             continue;
         }
         name = name != NULL ? name : qn_arena_strdup(&scope->arena, queue->name);
-        struct qn_search_place *places = qn_vec_grow(scope->places, scope->count, &scope->capacity,
-                                                     sizeof(struct qn_search_place));
-        scope->places = places != NULL ? places : scope->places;
-        if (name == NULL || places == NULL) {
-            scope->no_memory = true;
+        if (!add_place(scope, (struct qn_search_place){name, state, queue->counts[i]})) {
             return false;
         }
-        places[scope->count++] = (struct qn_search_place){name, state, queue->counts[i]};
-        scope->total += queue->counts[i];
     }
     return true;
+}
+
+/* Asks each queue for its trash, and leaves out those without any. */
+static quern_status find_trash(struct qn_search_scope *scope, struct qn_broker *broker,
+                               quern_error *err)
+{
+    size_t kept = 0;
+    quern_status status = QUERN_OK;
+    for (size_t i = 0; status == QUERN_OK && i < scope->count; i++) {
+        struct qn_trash_use use = {.count = 0};
+        status = qn_broker_trash_use(broker, scope->places[i].queue, &use, err);
+        if (status == QUERN_OK && use.count > 0) {
+            scope->places[kept] = scope->places[i];
+            scope->places[kept++].count = use.count;
+            scope->total += use.count;
+        }
+    }
+    scope->count = kept;
+    return status;
 }
 
 quern_status qn_search_scope_init(struct qn_search_scope *scope, struct qn_broker *broker,
@@ -56,7 +136,10 @@ quern_status qn_search_scope_init(struct qn_search_scope *scope, struct qn_broke
         status =
             qn_broker_queues(broker, search->queue == NULL ? NULL : &only, add_places, scope, err);
     }
-    return status == QUERN_OK && scope->no_memory ? qn_error_nomem(err) : status;
+    if (status == QUERN_OK && scope->no_memory) {
+        status = qn_error_nomem(err);
+    }
+    return status == QUERN_OK && search->in_trash ? find_trash(scope, broker, err) : status;
 }
 
 void qn_search_scope_finish(struct qn_search_scope *scope)
@@ -78,6 +161,7 @@ static uint64_t hash_of(const struct qn_search_scope *scope)
 {
     uint64_t hash = add_hash(0, scope->search->match);
     hash = add_hash(hash, scope->search->queue);
+    hash = qn_hash_part(hash, &scope->search->in_trash, sizeof scope->search->in_trash);
     return qn_hash_part(hash, &scope->search->state, sizeof scope->search->state) >> 32;
 }
 
@@ -118,10 +202,9 @@ enum { HASH, STATE, PART, RANK, KEY, KEY2, SEQ, NOW, SEARCHED, NUMBER_COUNT };
 
 static bool is_sane(const int64_t numbers[NUMBER_COUNT])
 {
-    return numbers[STATE] >= QUERN_TASK_ACTIVE && numbers[STATE] <= QUERN_TASK_AGGREGATING &&
-           numbers[PART] >= 0 && numbers[PART] <= INT8_MAX && numbers[RANK] >= 0 &&
-           numbers[SEQ] >= 0 && numbers[NOW] > 0 && numbers[NOW] <= QN_MOMENT_MS_MAX &&
-           numbers[SEARCHED] >= 0;
+    return numbers[STATE] >= 0 && numbers[STATE] <= QUERN_TASK_AGGREGATING && numbers[PART] >= 0 &&
+           numbers[PART] <= INT8_MAX && numbers[RANK] >= 0 && numbers[SEQ] >= 0 &&
+           numbers[NOW] > 0 && numbers[NOW] <= QN_MOMENT_MS_MAX && numbers[SEARCHED] >= 0;
 }
 
 /* Whether the place comes before that state of that queue. */

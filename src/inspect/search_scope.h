@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* search_scope.h - what a search goes through: the query, and the places (a state of a queue) that
- * hold tasks and in which some could fulfil it. */
+/* search_scope.h - what a search goes through: the query, and the places (a state of a queue, or
+ * its trash) that hold tasks and in which some could fulfil it. */
 #ifndef QN_INSPECT_SEARCH_SCOPE_H
 #define QN_INSPECT_SEARCH_SCOPE_H
 
 #include "base/memory/arena.h"
-#include "broker/search/search.h"
+#include "broker/trash/trash.h"
+#include "inspect/inspector.h"
 #include "quern/search.h"
+
+#define QN_SEARCH_LIMIT_MAX 10000
+#define QN_SEARCH_SCAN_MAX 10000000
+
+/* Copies what a caller gave, with the defaults, and checks it. */
+QUERN_NODISCARD quern_status qn_search_scope_take(const quern_inspector *inspector,
+                                                  struct qn_bytes given, quern_search *ret_search,
+                                                  quern_error *err);
 
 struct qn_search_place {
     const char *queue;
-    quern_task_state state;
-    uint64_t count; /* when the search began */
+    quern_task_state state; /* 0: its trash */
+    uint64_t count;         /* when the search began */
 };
 
 struct qn_search_scope {

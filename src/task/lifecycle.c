@@ -29,38 +29,42 @@ static const struct state {
         {
             "pending",
             TO(QUERN_TASK_ACTIVE) | TO(QUERN_TASK_ARCHIVED) | TO(QUERN_TASK_COMPLETED) | DELETED,
-            MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE) | MAY(QUERN_ACTION_TRASH),
         },
     [QUERN_TASK_SCHEDULED] =
         {
             "scheduled",
             TO(QUERN_TASK_PENDING) | TO(QUERN_TASK_AGGREGATING) | TO(QUERN_TASK_ARCHIVED) | DELETED,
-            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE) |
+                MAY(QUERN_ACTION_TRASH),
         },
     [QUERN_TASK_RETRY] =
         {
             "retry",
             TO(QUERN_TASK_PENDING) | TO(QUERN_TASK_AGGREGATING) | TO(QUERN_TASK_ARCHIVED) |
                 TO(QUERN_TASK_COMPLETED) | DELETED,
-            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE) |
+                MAY(QUERN_ACTION_TRASH),
         },
     [QUERN_TASK_ARCHIVED] =
         {
             "archived",
             TO(QUERN_TASK_PENDING) | DELETED,
-            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_DELETE) | MAY(QUERN_ACTION_TRASH),
         },
     [QUERN_TASK_COMPLETED] =
         {
             "completed",
             TO(QUERN_TASK_PENDING) | TO(QUERN_TASK_ARCHIVED) | DELETED,
-            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE) |
+                MAY(QUERN_ACTION_TRASH),
         },
     [QUERN_TASK_AGGREGATING] =
         {
             "aggregating",
             TO(QUERN_TASK_PENDING) | TO(QUERN_TASK_ARCHIVED) | DELETED,
-            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE),
+            MAY(QUERN_ACTION_RUN) | MAY(QUERN_ACTION_ARCHIVE) | MAY(QUERN_ACTION_DELETE) |
+                MAY(QUERN_ACTION_TRASH),
         },
 };
 
@@ -94,7 +98,7 @@ bool qn_lifecycle_may_delete(quern_task_state from)
 
 bool qn_lifecycle_allows(quern_task_state state, quern_action action)
 {
-    bool is_action = (int)action >= QUERN_ACTION_RUN && (int)action <= QUERN_ACTION_CANCEL_ARCHIVE;
+    bool is_action = (int)action >= QUERN_ACTION_RUN && (int)action <= QUERN_ACTION_TRASH;
     return is_state(state) && is_action && (states[state].actions & MAY(action)) != 0;
 }
 
@@ -106,7 +110,10 @@ const char *qn_lifecycle_verb(quern_action action)
     case QUERN_ACTION_ARCHIVE:
         return "archive";
     case QUERN_ACTION_DELETE:
+    case QUERN_ACTION_TRASH:
         return "delete";
+    case QUERN_ACTION_RESTORE:
+        return "restore";
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
         break;

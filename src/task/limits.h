@@ -51,8 +51,12 @@
 #define QN_PREFETCH_DEEP_NS INT64_C(5000000) /* soon: one after the other, within this time */
 #define QN_ARCHIVE_SIZE_MAX 10000            /* per queue, as asynq */
 #define QN_ARCHIVE_AGE_MS (90 * 24 * 3600 * INT64_C(1000))
-#define QN_PRUNE_BATCH_MAX 500 /* rows deleted in one step */
-#define QN_BULK_MAX 500        /* tasks that an operator changes in one step */
+#define QN_PRUNE_BATCH_MAX 500                  /* rows deleted in one step */
+#define QN_BULK_MAX 500                         /* tasks that an operator changes in one step */
+#define QN_TRASH_MS (24 * 3600 * INT64_C(1000)) /* how long a deleted task can be restored */
+#define QN_TRASH_SIZE_MAX 250000                /* tasks of a queue; then nothing more is deleted */
+#define QN_TRASH_BYTES_MAX (INT64_C(256) << 20) /* of them: the trash must not fill a server */
+#define QN_TRASH_TASK_BYTES 512                 /* what a task takes beside its data, roughly */
 #define QN_HISTORY_DAYS 90
 #define QN_SAFETY_NET_MS 1000 /* the longest sleep without looking */
 

@@ -50,6 +50,18 @@ template <typename Call> static quern_status thrown_by(Call call)
     return QUERN_OK;
 }
 
+/* One task that fulfils the search goes and comes back. */
+static void use_trash(quern::inspector &inspector, const quern_search &search)
+{
+    quern_search trash{};
+    trash.in_trash = 1;
+    CHECK(inspector.count_matching(QUERN_ACTION_DELETE, search).done == 1);
+    CHECK(inspector.act_matching(QUERN_ACTION_TRASH, search).done == 1);
+    CHECK(inspector.search(trash).size() == 1);
+    CHECK(inspector.search(trash)[0].deleted_at_ms() > 0);
+    CHECK(inspector.act_matching(QUERN_ACTION_RESTORE, trash).done == 1);
+}
+
 static void errors_are_thrown_or_returned(const std::string &url)
 {
     CHECK(thrown_by([] { quern::client client("localhost:6379"); }) == QUERN_E_INVALID);
@@ -105,7 +117,7 @@ static void errors_are_thrown_or_returned(const std::string &url)
     quern_search search{};
     search.match = "type = a and state = pending";
     CHECK(quern_task_list_cursor(inspector.search(search).get()) == nullptr);
-    CHECK(inspector.count_matching(QUERN_ACTION_DELETE, search).done == 1);
+    use_trash(inspector, search);
     search.match = "type";
     CHECK(thrown_by([&] { inspector.act_matching(QUERN_ACTION_DELETE, search); }) ==
           QUERN_E_INVALID);

@@ -6,7 +6,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
-#include "broker/search/search.h"
+#include "broker/trash/trash.h"
 #include "lib_operate.h"
 #include "task/limits.h"
 
@@ -189,12 +189,40 @@ void fuzz_do_search_act(struct fuzz_rig *rig)
 {
     static const struct qn_found found[] = {{"a", ""}, {"b", FUZZ_LOCK}};
     struct qn_found_list list = {.items = found, .count = 2, .rank_max = 1};
-    list.action = (quern_action)(1 + fuzz_byte(rig->input) % 5);
+    list.action = (quern_action)(1 + fuzz_byte(rig->input) % 6);
     list.queue = fuzz_pick_queue(rig);
     list.state = (quern_task_state)(1 + fuzz_byte(rig->input) % 7);
     size_t done = 0;
     rig->status = qn_broker_search_act(rig->broker, &list, &done, &rig->err);
     fuzz_require(done <= list.count);
+}
+
+void fuzz_do_trash(struct fuzz_rig *rig)
+{
+    static const struct qn_found found[] = {{"a", ""}, {"b", FUZZ_LOCK}};
+    struct qn_condition *condition = NULL;
+    struct qn_trash_use use = {.count = 0};
+    enum qn_trash_result results[2] = {QN_TRASH_MISSING, QN_TRASH_MISSING};
+    const char *queue = fuzz_pick_queue(rig);
+    uint8_t choice = fuzz_byte(rig->input);
+    struct qn_trash_list list = {.queue = queue, .items = found, .count = 2};
+    list.action = choice % 2 == 0 ? QUERN_ACTION_RESTORE : QUERN_ACTION_DELETE;
+    list.dry = choice % 3 == 0;
+    rig->status = qn_broker_trash_use(rig->broker, queue, &use, &rig->err);
+    if (qn_condition_parse("text ~ a", &condition, NULL) == QUERN_OK) {
+        const struct qn_search search = {.condition = condition,
+                                         .queue = queue,
+                                         .from = {.rank = choice % 4, .seq = choice % 4},
+                                         .limit = 5,
+                                         .scan_max = 20,
+                                         .on_task = on_task,
+                                         .user = rig};
+        struct qn_search_end end = {.is_over = false};
+        rig->status = qn_broker_trash_search(rig->broker, &search, &end, &rig->err);
+        fuzz_require(rig->status != QUERN_OK || end.scanned <= search.scan_max);
+        qn_condition_free(condition);
+    }
+    rig->status = qn_broker_trash_act(rig->broker, &list, results, &rig->err);
 }
 
 void fuzz_do_pause(struct fuzz_rig *rig)

@@ -391,6 +391,7 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_RELOAD] = fuzz_do_reload,
     [FUZZ_SEARCH] = fuzz_do_search,
     [FUZZ_SEARCH_ACT] = fuzz_do_search_act,
+    [FUZZ_TRASH] = fuzz_do_trash,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

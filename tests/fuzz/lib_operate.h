@@ -39,6 +39,7 @@ void fuzz_do_lock_holder(struct fuzz_rig *rig);
 void fuzz_do_match_id(struct fuzz_rig *rig);
 void fuzz_do_search(struct fuzz_rig *rig);
 void fuzz_do_search_act(struct fuzz_rig *rig);
+void fuzz_do_trash(struct fuzz_rig *rig);
 void fuzz_do_is_gone(struct fuzz_rig *rig);
 void fuzz_do_backup(struct fuzz_rig *rig);
 void fuzz_do_operate(struct fuzz_rig *rig);

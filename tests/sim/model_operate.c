@@ -23,9 +23,11 @@ static enum answer expect(const struct sim_task *task, quern_action action)
     case QUERN_ACTION_ARCHIVE:
         return waits || (is_kept(task) && task->state == SIM_DONE) ? ALLOWED : REFUSED;
     case QUERN_ACTION_DELETE:
+    case QUERN_ACTION_TRASH:
         return waits || is_kept(task) ? ALLOWED : REFUSED;
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
+    case QUERN_ACTION_RESTORE:
         break;
     }
     return task->state == SIM_ACTIVE ? ALLOWED : REFUSED;
@@ -46,11 +48,13 @@ static void apply(struct sim_task *task, quern_action action)
         task->state = SIM_ARCHIVED;
         break;
     case QUERN_ACTION_DELETE:
+    case QUERN_ACTION_TRASH:
         task->state = SIM_DROPPED;
         sim_model_unlock(task);
         break;
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
+    case QUERN_ACTION_RESTORE:
         break; /* its run ends, or its worker does */
     }
 }

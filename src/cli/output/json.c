@@ -92,6 +92,9 @@ static void set_numbers(json_t *object, const quern_task_info *info)
     set(object, "archived_at_ms", qn_json_moment(quern_task_info_archived_at_ms(info)));
     set(object, "expires_at_ms", qn_json_moment(quern_task_info_expires_at_ms(info)));
     set(object, "grouped_at_ms", qn_json_moment(quern_task_info_grouped_at_ms(info)));
+    if (quern_task_info_deleted_at_ms(info) != 0) {
+        set(object, "deleted_at_ms", qn_json_moment(quern_task_info_deleted_at_ms(info)));
+    }
     set(object, "enqueued_at_ms", qn_json_moment(quern_task_info_enqueued_at_ms(info)));
     set(object, "started_at_ms", qn_json_moment(quern_task_info_started_at_ms(info)));
     set(object, "failed_at_ms", qn_json_moment(quern_task_info_failed_at_ms(info)));

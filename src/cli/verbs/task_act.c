@@ -35,7 +35,8 @@ enum option {
     OPTION_YES,
     OPTION_MATCH,
     OPTION_DRY_RUN,
-    OPTION_THEN
+    OPTION_THEN,                  /* of cancel */
+    OPTION_NO_TRASH = OPTION_THEN /* of delete */
 };
 
 /* clang-format off */
@@ -55,6 +56,10 @@ const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT] = {ACT_OPTI
 const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT] = {
     ACT_OPTIONS,
     [OPTION_THEN] = {"then", "retry|archive", "what happens to it (retry)", QN_OPTION_TEXT},
+};
+const struct qn_option qn_task_act_delete_options[QN_TASK_DELETE_OPTION_COUNT] = {
+    ACT_OPTIONS,
+    [OPTION_NO_TRASH] = {"no-trash", NULL, "for good: do not keep it for a day", QN_OPTION_FLAG},
 };
 #undef ACT_OPTIONS
 
@@ -401,7 +406,9 @@ int qn_task_act_archive(struct qn_cli *cli)
 
 int qn_task_act_delete(struct qn_cli *cli)
 {
-    return act(cli, &(struct action){QUERN_ACTION_DELETE, "Delete", "deleted"}, NULL);
+    quern_action action =
+        qn_args_given(&cli->args, OPTION_NO_TRASH) ? QUERN_ACTION_DELETE : QUERN_ACTION_TRASH;
+    return act(cli, &(struct action){action, "Delete", "deleted"}, NULL);
 }
 
 int qn_task_act_cancel(struct qn_cli *cli)

@@ -7,8 +7,10 @@
 
 #define QN_TASK_ACT_OPTION_COUNT 9
 #define QN_TASK_CANCEL_OPTION_COUNT 10
+#define QN_TASK_DELETE_OPTION_COUNT 10
 extern const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT];
 extern const struct qn_option qn_task_act_cancel_options[QN_TASK_CANCEL_OPTION_COUNT];
+extern const struct qn_option qn_task_act_delete_options[QN_TASK_DELETE_OPTION_COUNT];
 
 int qn_task_act_run(struct qn_cli *cli);
 int qn_task_act_archive(struct qn_cli *cli);

@@ -14,7 +14,8 @@
 
 static const char *const queues[] = {"default"};
 
-static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4};
+static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4,
+                                    sql_schema_5};
 
 /* Its active task has a lease of another boot. */
 static void make_file(const struct lib_sqlite *place, int64_t version)
@@ -49,6 +50,9 @@ static void make_file(const struct lib_sqlite *place, int64_t version)
         " (1, 'member', 7, 17, 6, 0, 0, 0, 0, 25, 1000, 0, 1, 0, 't', NULL, 'g', x'70')");
     lib_sqlite_exec(place->path, "UPDATE quern_task SET crash_count = 7, crashed_at_ms = 1"
                                  " WHERE id IN ('pending', 'retry')");
+    if (version >= 5) {
+        lib_sqlite_exec(place->path, "UPDATE quern_task SET level = 4 WHERE crash_count > 0");
+    }
     if (version >= 4) { /* made with the first task of a group */
         lib_sqlite_exec(place->path, sql_late_group);
         lib_sqlite_exec(place->path, sql_late_set);

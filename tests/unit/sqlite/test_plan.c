@@ -10,9 +10,13 @@
 
 #include "broker/sqlite/group/group_sql.h"
 #include "broker/sqlite/inspect/inspect_sql.h"
+#include "broker/sqlite/inspect/search_sql.h"
+#include "broker/sqlite/operate/operate_sql.h"
+#include "broker/sqlite/operate/trash_act_sql.h"
 #include "broker/sqlite/queue/brake_sql.h"
 #include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/queue/solo_sql.h"
+#include "broker/sqlite/queue/trash_rows_sql.h"
 #include "broker/sqlite/run/lease_sql.h"
 #include "broker/sqlite/run/limits/lanes_sql.h"
 #include "broker/sqlite/run/limits/sort_sql.h"
@@ -55,6 +59,21 @@ static const struct plan_case {
     {"meter_running_semaphore", sql_meter_running_semaphore, false},
     {"prune_peek_rest", sql_prune_peek_rest, false},
     {"prune_limit_uses", sql_prune_limit_uses, false},
+    {"operate_seq", sql_operate_seq, false},
+    {"queue_trash_count", sql_queue_trash_count, false},
+    {"queue_trash_task_delete", sql_queue_trash_task_delete, false},
+    {"queue_trash_delete", sql_queue_trash_delete, false},
+    {"trash_add", sql_trash_add, false},
+    {"trash_hide", sql_trash_hide, false},
+    {"trash_find", sql_trash_find, false},
+    {"trash_remove", sql_trash_remove, false},
+    {"trash_count", sql_trash_count, false},
+    {"trash_over", sql_trash_over, false},
+    {"trash_page", sql_trash_page, false},
+    {"trash_page_oldest", sql_trash_page_oldest, false},
+    {"trash_restore", sql_trash_restore, false},
+    {"trash_locked", sql_trash_locked, false},
+    {"trash_lock", sql_trash_lock, false},
     {"lease_row", sql_lease_row, false},
     {"lease_solo", sql_lease_solo, true},
     {"solo_level", sql_solo_level, false},
@@ -98,7 +117,12 @@ static const struct plan_case {
 static bool is_narrow(const char *step, bool sorts)
 {
     bool all_of_queue = strstr(step, "quern_task_id (queue=?)") != NULL;
-    bool all_tasks = strcmp(step, "SCAN quern_task") == 0 || strcmp(step, "SCAN quern_tick") == 0;
+    static const char *const scans[] = {"SCAN quern_task", "SCAN t", "SCAN quern_tick",
+                                        "SCAN quern_trash", "SCAN r"};
+    bool all_tasks = false;
+    for (size_t i = 0; i < TEST_COUNT(scans); i++) {
+        all_tasks = all_tasks || strcmp(step, scans[i]) == 0;
+    }
     bool all_kept = strstr(step, "quern_task_rest (queue=? AND state>?)") != NULL;
     bool sort = !sorts && strncmp(step, "USE TEMP B-TREE", 15) == 0;
     return !all_of_queue && !all_tasks && !all_kept && !sort;
@@ -124,6 +148,31 @@ static void check_plan(sqlite3 *db, const struct plan_case *one)
     assert_int_equal(sqlite3_finalize(statement), SQLITE_OK);
 }
 
+/* Each step of a search reads the rows of its page, and no others. */
+static void check_searches(sqlite3 *db)
+{
+    static const struct {
+        const char *name;
+        const char *columns;
+        const char *rows;
+        bool sorts;
+    } searches[] = {
+        {"search_active", sql_search_columns_active, sql_search_active, true},
+        {"search_pending", sql_search_columns_place, sql_search_pending, false},
+        {"search_charged", sql_search_columns_charged, sql_search_charged, false},
+        {"search_due", sql_search_columns_due, sql_search_due, false},
+        {"search_oldest", sql_search_columns_rest, sql_search_oldest, false},
+        {"search_newest", sql_search_columns_rest, sql_search_newest, false},
+    };
+    for (size_t i = 0; i < TEST_COUNT(searches); i++) {
+        char *sql =
+            sqlite3_mprintf("%s\ntype GLOB 'a*'\n%s", searches[i].columns, searches[i].rows);
+        assert_non_null(sql);
+        check_plan(db, &(struct plan_case){searches[i].name, sql, searches[i].sorts});
+        sqlite3_free(sql);
+    }
+}
+
 static void no_frequent_statement_walks_through_a_whole_queue(void **state)
 {
     (void)state;
@@ -138,6 +187,7 @@ static void no_frequent_statement_walks_through_a_whole_queue(void **state)
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         check_plan(db, &cases[i]);
     }
+    check_searches(db);
     char *page = sqlite3_mprintf("%s%s%s%s", sql_page_select, sql_page_state_2_suspect,
                                  sql_page_filter, sql_page_order_place);
     assert_non_null(page);

@@ -37,23 +37,23 @@ static void moves_between_states_are_those_of_the_drawing(void **state)
 static void operators_may_do_what_the_inspector_allows(void **state)
 {
     (void)state;
-    /* Columns: run archive delete cancel-retry cancel-archive. */
+    /* Columns: run archive delete cancel-retry cancel-archive trash restore. */
     static const char *const actions[] = {
-        "...cc", /* active */
-        ".ad..", /* pending */
-        "rad..", /* scheduled */
-        "rad..", /* retry */
-        "r.d..", /* archived */
-        "rad..", /* completed */
-        "rad..", /* aggregating */
+        "...cc..", /* active */
+        ".ad..t.", /* pending */
+        "rad..t.", /* scheduled */
+        "rad..t.", /* retry */
+        "r.d..t.", /* archived */
+        "rad..t.", /* completed */
+        "rad..t.", /* aggregating */
     };
     for (size_t i = 0; i < TEST_COUNT(all_states); i++) {
-        for (int action = QUERN_ACTION_RUN; action <= QUERN_ACTION_CANCEL_ARCHIVE; action++) {
+        for (int action = QUERN_ACTION_RUN; action <= QUERN_ACTION_RESTORE; action++) {
             bool may = qn_lifecycle_allows(all_states[i], (quern_action)action);
             assert_int_equal(may, actions[i][action - 1] != '.');
         }
         assert_false(qn_lifecycle_allows(all_states[i], (quern_action)0));
-        assert_false(qn_lifecycle_allows(all_states[i], (quern_action)6));
+        assert_false(qn_lifecycle_allows(all_states[i], (quern_action)8));
     }
 }
 

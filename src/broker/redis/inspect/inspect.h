@@ -38,6 +38,7 @@ struct qn_place {
     const char *key; /* the list or zset, without the prefix; NULL: the state's own */
     int64_t now_ms;
     bool alone; /* the entry was searched by its id: one that waits in a lane is shown as pending */
+    bool in_trash; /* the state is that of each entry */
 };
 
 /* The server's clock, or ours where this user may not ask for it. */
@@ -120,6 +121,16 @@ struct qn_task_sink {
 QUERN_NODISCARD quern_status qn_read_task_all(struct qn_redis *self, const struct qn_place *place,
                                               struct qn_task_entries entries,
                                               const struct qn_task_sink *sink, quern_error *err);
+
+/* --- The trash: trash_entry.c ------------------------------------------------------------- */
+
+/* The hash of a deleted task. */
+void qn_trash_entry_key(struct qn_pipeline *pipeline, const char *queue,
+                        const struct qn_task_entry *entry);
+/* What its places had of it, from the field quern_trash: the state, score and at_ms. False: it is
+ * no such field. */
+bool qn_trash_entry_read(const char *text, size_t size, struct qn_place *place,
+                         struct qn_task_entry *entry);
 
 /* --- One id, wherever it is: find.c ------------------------------------------------------ */
 

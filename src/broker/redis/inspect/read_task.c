@@ -17,12 +17,12 @@
 #include "broker/redis/schema/task_fields.h"
 #include "task/limits.h"
 
-enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, ASIDE, FIELD_COUNT };
+enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, ASIDE, TRASH, FIELD_COUNT };
 static const char *const field_names[FIELD_COUNT] = {
-    [MSG] = "msg",           [STATE] = "state",   [SINCE] = "pending_since",
-    [GROUP] = "group",       [RESULT] = "result", [OPTS] = "quern_opts",
-    [PAST] = "quern_past",   [RUN] = "quern_run", [PROGRESS] = "quern_progress",
-    [ASIDE] = "quern_aside",
+    [MSG] = "msg",           [STATE] = "state",       [SINCE] = "pending_since",
+    [GROUP] = "group",       [RESULT] = "result",     [OPTS] = "quern_opts",
+    [PAST] = "quern_past",   [RUN] = "quern_run",     [PROGRESS] = "quern_progress",
+    [ASIDE] = "quern_aside", [TRASH] = "quern_trash",
 };
 
 struct reading {
@@ -289,7 +289,32 @@ static void report_task(struct reading *reading, struct qn_pipeline *pipeline,
     reading->stopped = !reading->sink->on_info(entry, &info, reading->sink->user);
 }
 
+/* It has the state and the moments that it had. One whose day is over meanwhile is left out. */
+static void report_deleted(struct reading *reading, struct qn_pipeline *pipeline,
+                           struct qn_task_entry *entry, const struct qn_reply *reply)
+{
+    quern_error refused = {0};
+    struct qn_place place = *reading->place;
+    const struct qn_reply *field = qn_reply_at(reply, TRASH);
+    struct reading one = *reading;
+    if (qn_trash_entry_read(qn_reply_text(field), text_size(field), &place, entry)) {
+        one.place = &place;
+        report_task(&one, pipeline, entry, reply, &refused);
+        reading->stopped = one.stopped;
+    }
+}
+
 /* --- Several ---------------------------------------------------------------------------- */
+
+static void add_key(struct qn_pipeline *pipeline, const struct qn_place *place,
+                    const struct qn_task_entry *entry)
+{
+    if (place->in_trash) {
+        qn_trash_entry_key(pipeline, place->queue, entry);
+    } else {
+        qn_keys_add_task(pipeline, place->queue, entry->id, entry->id_size);
+    }
+}
 
 static quern_status read_sizes(struct reading *reading, quern_error *err)
 {
@@ -298,8 +323,7 @@ static quern_status read_sizes(struct reading *reading, quern_error *err)
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     for (size_t i = 0; i < 2 * reading->count; i++) {
         qn_pipeline_command(&pipeline, "HSTRLEN");
-        qn_keys_add_task(&pipeline, reading->place->queue, reading->entries[i / 2].id,
-                         reading->entries[i / 2].id_size);
+        add_key(&pipeline, reading->place, &reading->entries[i / 2]);
         qn_pipeline_text(&pipeline, field_names[large[i % 2]]);
     }
     quern_status status = qn_pipeline_run(&pipeline, err);
@@ -354,9 +378,8 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
     for (size_t i = part->first; i < part->first + part->count; i++) {
         qn_pipeline_command(pipeline, "HMGET");
         qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
-        qn_keys_add_task(pipeline, reading->place->queue, reading->entries[i].id,
-                         reading->entries[i].id_size);
-        for (size_t j = 0; j < FIELD_COUNT; j++) {
+        add_key(pipeline, reading->place, &reading->entries[i]);
+        for (size_t j = 0; j < (reading->place->in_trash ? FIELD_COUNT : TRASH); j++) {
             qn_pipeline_text(pipeline, field_names[j]);
         }
     }
@@ -398,13 +421,11 @@ static bool has_moved(const struct qn_pipeline *pipeline, size_t at)
 static quern_status read_some(struct reading *reading, size_t first, size_t count, quern_error *err)
 {
     struct qn_pipeline pipeline;
-    struct part part;
-    part.first = first;
-    part.count = count;
+    struct part part = {.first = first, .count = count};
     qn_redis_begin(&pipeline, reading->self, QN_CHANNEL_REST, QN_PIPELINE_READS);
     ask_tasks(&pipeline, reading, &part);
     quern_status status = qn_pipeline_run(&pipeline, err);
-    if (status == QUERN_OK) {
+    if (status == QUERN_OK && !reading->place->in_trash) {
         status = ask_again(reading, &pipeline, &part, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < count && !reading->stopped; i++) {
@@ -412,6 +433,12 @@ static quern_status read_some(struct reading *reading, size_t first, size_t coun
         const struct qn_reply *leases = NULL;
         struct qn_task_entry entry = reading->entries[first + i];
         quern_error refused = {0};
+        if (reading->place->in_trash) {
+            if (qn_pipeline_reply(&pipeline, i, &reply, NULL) == QUERN_OK) {
+                report_deleted(reading, &pipeline, &entry, reply);
+            }
+            continue;
+        }
         if (has_moved(&pipeline, part.asked_at[i])) {
             continue;
         }

@@ -40,8 +40,8 @@ static quern_status take_answer(struct operation *operation, const struct qn_rep
 {
     bool cancel = operation->action == QUERN_ACTION_CANCEL_RETRY ||
                   operation->action == QUERN_ACTION_CANCEL_ARCHIVE;
-    if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
-        return qn_operate_refuse_full(reply, err);
+    if (qn_operate_is_full(reply)) {
+        return qn_operate_refuse_full(operation->filter->queue, reply, err);
     }
     size_t done = 0;
     for (size_t i = 0; i < count; i++) {
@@ -201,7 +201,8 @@ quern_status qn_redis_operate_all(struct qn_broker *broker, const struct qn_bulk
     if (status != QUERN_OK) {
         return status;
     }
-    bool by_lock = state == QUERN_TASK_AGGREGATING && bulk->action == QUERN_ACTION_DELETE;
+    bool deletes = bulk->action == QUERN_ACTION_DELETE || bulk->action == QUERN_ACTION_TRASH;
+    bool by_lock = state == QUERN_TASK_AGGREGATING && deletes;
     struct operation operation = {.self = self,
                                   .action = bulk->action,
                                   .filter = filter,

@@ -28,9 +28,12 @@ static const char *word_of(quern_action action)
         return "archive";
     case QUERN_ACTION_DELETE:
         return "delete";
+    case QUERN_ACTION_TRASH:
+        return "trash";
     case QUERN_ACTION_CANCEL_RETRY:
         return "retry";
     case QUERN_ACTION_CANCEL_ARCHIVE:
+    case QUERN_ACTION_RESTORE: /* trash_act.c */
         break;
     }
     return "stop";
@@ -50,8 +53,20 @@ void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
     }
 }
 
-quern_status qn_operate_refuse_full(const struct qn_reply *reply, quern_error *err)
+bool qn_operate_is_full(const struct qn_reply *reply)
 {
+    const char *word = qn_reply_text(qn_reply_at(reply, 0));
+    return strcmp(word, "full") == 0 || strcmp(word, "trash") == 0;
+}
+
+quern_status qn_operate_refuse_full(const char *queue, const struct qn_reply *reply,
+                                    quern_error *err)
+{
+    if (strcmp(qn_reply_text(qn_reply_at(reply, 0)), "trash") == 0) {
+        const struct qn_trash_use use = {qn_reply_uint(qn_reply_at(reply, 1)),
+                                         qn_reply_uint(qn_reply_at(reply, 2))};
+        return qn_trash_refuse_full(queue, use, err);
+    }
     int64_t archived = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 1), 0), 0, UINT32_MAX);
     int64_t more = qn_number_clamp(qn_reply_int(qn_reply_at(reply, 2), 0), 0, UINT32_MAX);
     return qn_error_set(err, QUERN_E_STATE,
@@ -99,8 +114,12 @@ static quern_status find_queue_of(struct qn_redis *self, const char *id, struct 
 /* --- Doing it ------------------------------------------------------------------------- */
 
 static quern_status refuse_operation(quern_action action, const char *queue, const char *id,
-                                     const char *why, quern_error *err)
+                                     const struct qn_reply *reply, quern_error *err)
 {
+    const char *why = qn_reply_text(qn_reply_at(reply, 0));
+    if (qn_operate_is_full(reply)) {
+        return qn_operate_refuse_full(queue, reply, err);
+    }
     if (strcmp(why, "missing") == 0) {
         return qn_error_set(err, QUERN_E_NOT_FOUND, "no task %s in queue %s", id, queue);
     }
@@ -147,7 +166,7 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
     struct qn_operate_task task = {.id = id, .id_size = strlen(id), .unique_key = ""};
     quern_status status = QUERN_OK;
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
-    if (action == QUERN_ACTION_DELETE) {
+    if (action == QUERN_ACTION_DELETE || action == QUERN_ACTION_TRASH) {
         status = read_lock(&pipeline, queue, &task, err);
     }
     if (status == QUERN_OK) {
@@ -161,7 +180,7 @@ static quern_status act_in(struct qn_redis *self, quern_action action, const cha
     if (status == QUERN_OK) {
         const char *word = qn_reply_text(qn_reply_at(reply, 0));
         status =
-            strcmp(word, "done") == 0 ? QUERN_OK : refuse_operation(action, queue, id, word, err);
+            strcmp(word, "done") == 0 ? QUERN_OK : refuse_operation(action, queue, id, reply, err);
     }
     qn_pipeline_end(&pipeline);
     return status;

@@ -23,8 +23,11 @@ struct qn_operate_tasks {
 /* Appends the script. */
 void qn_operate_add(struct qn_pipeline *pipeline, quern_action action,
                     const struct qn_operate_tasks *tasks);
-/* The error for a reply that begins with "full". */
-quern_status qn_operate_refuse_full(const struct qn_reply *reply, quern_error *err);
+/* Whether the archive, or the trash, had no room for all of them; then nothing was changed. */
+bool qn_operate_is_full(const struct qn_reply *reply);
+/* The error for that. */
+quern_status qn_operate_refuse_full(const char *queue, const struct qn_reply *reply,
+                                    quern_error *err);
 
 /* --- limit_text.c ----------------------------------------------------------------------- */
 

@@ -1,15 +1,15 @@
 -- operate.lua - operations by hand on tasks of one queue: run, archive, delete, cancel.
 --
--- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "retry" and "stop", which
--- cancel a run); the state that the tasks must be in, or "" for one task in whatever state; the
--- most that the archive may hold; then for each task its id and the lock that its message names, or
--- "".
+-- KEYS: prefix of the queue. ARGV: action ("run", "archive", "delete", "trash", which deletes into
+-- the trash, "retry" and "stop", which cancel a run); the state that the tasks must be in, or ""
+-- for one task in whatever state; the most that the archive may hold; then for each task its id and
+-- the lock that its message names, or "".
 --
 -- Reply: for each task "done", or why not: "missing", "damaged" (to be deleted only), "set" (inside
 -- an aggregation set), "marked" (already cancelled in this way), "moved" (no longer in that state),
 -- or the state that forbids it, which is "pending" for one that waits aside. When the archive has
--- no room for all of them: "full", how many it holds, and how many would be added; then nothing was
--- changed.
+-- no room for all of them: "full", how many it holds, and how many would be added; when the trash
+-- has none: "trash", its tasks and bytes; then nothing was changed.
 --
 -- A task without a hash, or of an unknown state, can only be deleted: that removes its id from all
 -- places. One that is not in the place of its state is treated as if it were.
@@ -18,6 +18,7 @@ local Q = KEYS[1]
 -- include: lib_renew.lua
 -- include: lib_sets.lua
 -- include: limits/lib_aside.lua
+-- include: trash/lib_trash.lua
 local action, wanted, room = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local cancel = action == 'retry' or action == 'stop'
 local time = redis.call('TIME')
@@ -30,7 +31,8 @@ local known = {scheduled = true, retry = true, archived = true, completed = true
 local forbidden = {
     run = {active = true, pending = true},
     archive = {active = true, archived = true},
-    delete = {active = true}
+    delete = {active = true},
+    trash = {active = true}
 }
 
 -- Redis returns OOM for the first write that takes memory; after this one it no longer does.
@@ -94,7 +96,7 @@ local function examine(task)
         if not there then
             return 'missing'
         end
-        return action ~= 'delete' and 'damaged' or nil
+        return action ~= 'delete' and action ~= 'trash' and 'damaged' or nil
     end
     if wanted ~= '' and wanted ~= task.state then
         return 'moved'
@@ -122,7 +124,7 @@ end
 
 local reply, tasks = {}, {}
 for i = 4, #ARGV, 2 do
-    local task = {id = ARGV[i], key = Q .. 't:' .. ARGV[i], named = ARGV[i + 1]}
+    local task = {id = ARGV[i], key = Q .. 't:' .. ARGV[i], named = ARGV[i + 1], number = i / 2}
     local why = examine(task)
     reply[#reply + 1] = why or 'done'
     if not why then
@@ -131,6 +133,31 @@ for i = 4, #ARGV, 2 do
 end
 if action == 'archive' and wanted ~= '' and archived + #tasks > room then
     return {'full', tostring(archived), tostring(#tasks)}
+end
+
+-- The trash is full with the first task that finds it so.
+local function trash_refuses(trash_tasks)
+    local count, bytes = trash_use(Q)
+    for _, task in ipairs(trash_tasks) do
+        if not task.damaged then
+            if count >= @QN_TRASH_SIZE_MAX@ or bytes >= @QN_TRASH_BYTES_MAX@ then
+                return {'trash', string.format('%.0f', count), string.format('%.0f', bytes)}
+            end
+            task.size = @QN_TRASH_TASK_BYTES@ + redis.call('HSTRLEN', task.key, 'msg') +
+                redis.call('HSTRLEN', task.key, 'result')
+            count, bytes = count + 1, bytes + task.size
+        end
+    end
+    return nil
+end
+if action == 'trash' then
+    local refused = trash_refuses(tasks)
+    if refused and trash_expire(Q, tonumber(now_ms), 500) > 0 then
+        refused = trash_refuses(tasks)
+    end
+    if refused then
+        return refused
+    end
 end
 
 local function take_out(task)
@@ -225,6 +252,43 @@ function act.delete(task)
         redis.call('DEL', task.lock)
     end
     redis.call('DEL', task.key)
+end
+
+local function lock_end(lock)
+    local left = lock and redis.call('PTTL', lock) or 0
+    return left == -1 and 9e15 or left > 0 and now_ms + left or 0
+end
+-- The hash goes to the trash as it is, with what its places have of it.
+function act.trash(task)
+    if task.damaged then
+        return act.delete(task)
+    end
+    local call, key = redis.call, trash_key(Q, task.id)
+    local place = task.state == 'aggregating' and 'g:' .. task.group or task.state
+    local score = zsets[task.state] or task.state == 'aggregating'
+    score = score and call('ZSCORE', Q .. place, task.id) or 0
+    local due_ms = call('ZSCORE', Q .. 'quern:due', task.id) or 0
+    local until_ms = string.format('%.0f', now_ms + @QN_TRASH_MS@)
+    local lock_until_ms = lock_end(task.lock)
+    local former = trash_entry(Q, task.id)
+    if former then
+        trash_unlist(Q, task.id, former.size)
+    end
+    take_out(task)
+    if task.lock then
+        call('DEL', task.lock)
+    end
+    call('RENAME', task.key, key)
+    call('HDEL', key, 'quern_place', 'quern_cancel', 'quern_aside')
+    call('HSET', key, 'quern_trash', string.format('%s %.0f %.0f %.0f %.0f %s %s', until_ms,
+        task.size, score, due_ms, lock_until_ms, task.lane and 'pending' or task.state,
+        task.lock or ''))
+    call('ZADD', Q .. 'quern:trash', string.format('%s.%03d', until_ms, task.number % 1000),
+        string.format('%.0f', task.size) .. ' ' .. task.id)
+    trash_count_bytes(Q, task.size)
+    for _, name in ipairs({key, Q .. 'quern:trash', Q .. 'quern:trash_bytes'}) do
+        call('EXPIRE', name, @QN_TRASH_MS@ / 1000 + 1)
+    end
 end
 -- A Go worker heeds no mark. With the field of an earlier run of ours the next lease clears it.
 local function mark_and_publish(task)

@@ -105,6 +105,19 @@ local function forget_use(kind, key)
     redis.call('DEL', Q .. 'quern:limit:use:2:' .. kind, Q .. 'quern:limit:use:3:' .. key)
 end
 
+-- Deleted tasks.
+local function empty_trash(key)
+    if is(key, 'zset') and room > 0 then
+        local members = redis.call('ZRANGE', key, 0, room - 1)
+        for _, member in ipairs(members) do
+            redis.call('UNLINK', key .. ':' .. (string.match(member, '^%d+ (.*)$') or ''))
+        end
+        redis.call('ZREMRANGEBYRANK', key, 0, #members - 1)
+        room = room - #members
+    end
+    return not is(key, 'zset')
+end
+
 -- The lanes are an index of tasks that were in `scheduled`.
 local function empty_lanes(key)
     if is(key, 'zset') and room > 0 then
@@ -155,6 +168,7 @@ end
 all = empty_groups(Q .. 'groups') and all
 all = empty_sets(Q .. 'aggregation_sets') and all
 all = empty_lanes(Q .. 'quern:lanes') and all
+all = empty_trash(Q .. 'quern:trash') and all
 all = all and empty_limits(Q .. 'quern:limit:set')
 if not all then
     redis.call('SET', Q .. 'paused', redis.call('TIME')[1], 'NX')
@@ -165,7 +179,7 @@ for _, name in ipairs({'pending', 'active', 'lease', 'scheduled', 'retry', 'arch
     'quern:workers', 'quern:corrupt', 'quern:charged:0', 'quern:charged:1', 'quern:charged:2',
     'quern:charged:3', 'quern:charged:4', 'quern:skip', 'quern:braked', 'quern:max_pending',
     'quern:entries', 'quern:ticks', 'quern:limit:set', 'quern:limit:use:1', 'quern:limit:runs',
-    'quern:lanes', 'quern:lanes:idle', 'paused'}) do
+    'quern:lanes', 'quern:lanes:idle', 'quern:trash', 'quern:trash_bytes', 'paused'}) do
     redis.call('DEL', Q .. name)
 end
 for i = 3, #ARGV do

@@ -39,8 +39,8 @@ static quern_status act_on_part(struct qn_redis *self, const struct qn_found_lis
     qn_redis_begin(&pipeline, self, QN_CHANNEL_REST, QN_PIPELINE_WRITES);
     qn_operate_add(&pipeline, list->action, &all);
     quern_status status = qn_pipeline_ask(&pipeline, &reply, err);
-    if (status == QUERN_OK && strcmp(qn_reply_text(qn_reply_at(reply, 0)), "full") == 0) {
-        status = qn_operate_refuse_full(reply, err);
+    if (status == QUERN_OK && qn_operate_is_full(reply)) {
+        status = qn_operate_refuse_full(list->queue, reply, err);
     }
     for (size_t i = 0; status == QUERN_OK && i < list->count; i++) {
         *done += strcmp(qn_reply_text(qn_reply_at(reply, i)), "done") == 0;

@@ -30,6 +30,8 @@
 #define QN_KEY_UNIQUE "unique:"
 #define QN_KEY_DUE "quern:due"
 #define QN_KEY_SKIP "quern:skip"
+#define QN_KEY_TRASH "quern:trash" /* and with ":" before an id */
+#define QN_KEY_TRASH_BYTES "quern:trash_bytes"
 #define QN_KEY_MAX_PENDING "quern:max_pending"
 #define QN_KEY_LIMITS "quern:limit:set"
 #define QN_KEY_LANES "quern:lanes"

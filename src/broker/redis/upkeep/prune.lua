@@ -19,6 +19,7 @@ local trusted = ARGV[3] ~= '' and
 -- include: lib_due.lua
 -- include: lib_level.lua
 -- include: lib_lock.lua
+-- include: trash/lib_trash.lua
 -- include: lib_workers.lua
 
 local function is_elsewhere(container, id, state)
@@ -162,6 +163,10 @@ local function prune()
     end
     for i = 1, #keys, 1000 do
         redis.call('DEL', unpack(keys, i, math.min(i + 999, #keys)))
+    end
+    if trusted and left > 0 then
+        local over = trash_expire(Q, now_ms, left)
+        left, removed = left - over, removed + over
     end
     if trimmed > 0 then
         redis.pcall('HINCRBY', Q .. 'quern:meta', 'trimmed', trimmed)

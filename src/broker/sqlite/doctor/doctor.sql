@@ -50,7 +50,9 @@ UPDATE quern_meta SET counter = ?1 WHERE counter < ?1 OR counter > 4611686018427
 SELECT 'recovered-' || queue, '',
     printf('%d %s to queue number %d, which is missing', count(*),
         iif(count(*) = 1, 'task belongs', 'tasks belong'), queue), queue, NULL
-FROM quern_task WHERE queue NOT IN (SELECT no FROM quern_queue) GROUP BY queue;
+FROM quern_task
+WHERE queue NOT IN (SELECT no FROM quern_queue UNION ALL SELECT -no FROM quern_queue)
+GROUP BY queue;
 
 -- name: repair_missing_queue
 INSERT INTO quern_queue (no, name, terms, processed, failed)

@@ -111,7 +111,7 @@ quern_status qn_sqlite_operate_all(struct qn_broker *broker, const struct qn_bul
         return qn_error_nomem(err);
     }
     step->operation =
-        (struct qn_operation){.action = bulk->action, .now_ms = qn_clock_wall_ms(broker->clock)};
+        (struct qn_operation){bulk->action, bulk->filter->queue, qn_clock_wall_ms(broker->clock)};
     quern_status status = QUERN_OK;
     if (qn_sqlite_operate_cancel(bulk->action) != QN_CANCEL_NONE) {
         step->ids = qn_alloc_zero(bulk->limit, sizeof *step->ids);

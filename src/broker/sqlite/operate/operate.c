@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/queue/locks.h"
+#include "broker/sqlite/queue/trash_rows.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
@@ -29,6 +30,8 @@ enum qn_cancel qn_sqlite_operate_cancel(quern_action action)
     case QUERN_ACTION_RUN:
     case QUERN_ACTION_ARCHIVE:
     case QUERN_ACTION_DELETE:
+    case QUERN_ACTION_TRASH:
+    case QUERN_ACTION_RESTORE:
         break;
     }
     return QN_CANCEL_NONE;
@@ -36,7 +39,8 @@ enum qn_cancel qn_sqlite_operate_cancel(quern_action action)
 
 bool qn_sqlite_operate_is_end(quern_action action)
 {
-    return action == QUERN_ACTION_ARCHIVE || action == QUERN_ACTION_DELETE;
+    return action == QUERN_ACTION_ARCHIVE || action == QUERN_ACTION_DELETE ||
+           action == QUERN_ACTION_TRASH;
 }
 
 quern_status qn_sqlite_operate_check_archive(struct qn_conn *conn, int64_t queue_no, size_t more,
@@ -94,6 +98,42 @@ static quern_status do_delete(struct qn_conn *conn, const struct qn_operate_targ
     return qn_query_run(&query, NULL, err);
 }
 
+static bool is_full(struct qn_trash_use use)
+{
+    return use.count >= QN_TRASH_SIZE_MAX || use.bytes >= QN_TRASH_BYTES_MAX;
+}
+
+static quern_status check_trash(struct qn_conn *conn, const struct qn_operation *operation,
+                                int64_t queue_no, quern_error *err)
+{
+    struct qn_trash_use use;
+    size_t over = 0;
+    quern_status status = qn_trash_rows_use(conn, queue_no, &use, err);
+    if (status == QUERN_OK && is_full(use)) {
+        status = qn_trash_rows_expire(conn, operation->now_ms, QN_PRUNE_BATCH_MAX, &over, err);
+    }
+    if (status == QUERN_OK && over > 0) {
+        status = qn_trash_rows_use(conn, queue_no, &use, err);
+    }
+    return status == QUERN_OK && is_full(use) ? qn_trash_refuse_full(operation->queue, use, err)
+                                              : status;
+}
+
+/* The lock is freed: it may be taken by another task meanwhile. */
+static quern_status do_trash(struct qn_conn *conn, const struct qn_operation *operation,
+                             const struct qn_operate_target *target, const char *unique_key,
+                             quern_error *err)
+{
+    const struct qn_trash_row row = {.seq = target->seq, .queue_no = target->queue_no};
+    quern_status status = check_trash(conn, operation, target->queue_no, err);
+    if (status == QUERN_OK) {
+        status = qn_trash_rows_add(conn, &row, target->id, operation->now_ms, err);
+    }
+    return status == QUERN_OK
+               ? qn_tables_unlock(conn, unique_key, target->queue_no, target->id, err)
+               : status;
+}
+
 static quern_status set_number(struct qn_conn *conn, const char *sql, int64_t seq, int64_t number,
                                quern_error *err)
 {
@@ -126,6 +166,11 @@ static quern_status apply(struct qn_conn *conn, const struct qn_operation *opera
     case QUERN_ACTION_DELETE:
         QN_ASSERT(qn_lifecycle_may_delete(target->state));
         return do_delete(conn, target, lock->key, err);
+    case QUERN_ACTION_TRASH:
+        QN_ASSERT(qn_lifecycle_may_delete(target->state));
+        return do_trash(conn, operation, target, lock->key, err);
+    case QUERN_ACTION_RESTORE: /* trash_act.c */
+        break;
     case QUERN_ACTION_CANCEL_RETRY:
     case QUERN_ACTION_CANCEL_ARCHIVE:
         return set_number(conn, sql_operate_cancel, target->seq,
@@ -228,8 +273,8 @@ quern_status qn_sqlite_operate(struct qn_broker *broker, quern_action action, co
     struct place place = {0};
     status = find_task(conn, queue, id, &place, err);
     if (status == QUERN_OK) {
-        const struct qn_operation operation = {.action = action,
-                                               .now_ms = qn_clock_wall_ms(broker->clock)};
+        const struct qn_operation operation = {
+            .action = action, .queue = place.queue, .now_ms = qn_clock_wall_ms(broker->clock)};
         struct qn_operate_target target = {.seq = place.seq};
         status = qn_sqlite_operate_on(conn, &operation, &target, err);
     }

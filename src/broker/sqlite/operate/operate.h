@@ -15,6 +15,7 @@ struct qn_operate_target {
 };
 struct qn_operation {
     quern_action action;
+    const char *queue;
     int64_t now_ms;
 };
 /* Does it to one row, if its state allows it. */

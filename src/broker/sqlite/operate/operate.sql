@@ -54,6 +54,17 @@ SELECT count(*) FROM (SELECT 1 FROM quern_task WHERE queue = ?1 LIMIT ?2);
 -- name: queue_task_delete
 DELETE FROM quern_task WHERE seq IN (SELECT seq FROM quern_task WHERE queue = ?1 LIMIT ?2);
 
+-- name: queue_trash_count
+SELECT count(*) FROM (SELECT 1 FROM quern_trash WHERE queue = ?1 LIMIT ?2);
+
+-- name: queue_trash_task_delete
+DELETE FROM quern_task WHERE queue < 0 AND seq IN (
+    SELECT seq FROM quern_trash WHERE queue = ?1 ORDER BY until_ms, seq LIMIT ?2);
+
+-- name: queue_trash_delete
+DELETE FROM quern_trash WHERE seq IN (
+    SELECT seq FROM quern_trash WHERE queue = ?1 ORDER BY until_ms, seq LIMIT ?2);
+
 -- One that holds for its whole time does so whatever becomes of its task.
 -- name: queue_lock_delete
 DELETE FROM quern_lock WHERE queue = ?1 AND fixed = 0;

@@ -26,6 +26,7 @@ struct task_counts {
     int64_t active;
     int64_t all;     /* at most STEP_MAX + 1 */
     int64_t entries; /* of schedules */
+    int64_t trash;   /* likewise at most STEP_MAX + 1 */
 };
 
 static quern_status count_tasks(struct qn_conn *conn, int64_t queue_no,
@@ -49,6 +50,14 @@ static quern_status count_tasks(struct qn_conn *conn, int64_t queue_no,
     query = qn_query_start(conn, sql_queue_entry_count);
     qn_query_int(&query, queue_no);
     ret_counts->entries = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
+    status = qn_query_finish(&query, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    query = qn_query_start(conn, sql_queue_trash_count);
+    qn_query_int(&query, queue_no);
+    qn_query_int(&query, STEP_MAX + 1);
+    ret_counts->trash = qn_query_row(&query) ? sqlite3_column_int64(query.statement, 0) : 0;
     return qn_query_finish(&query, err);
 }
 
@@ -60,12 +69,20 @@ static quern_status run_with(struct qn_conn *conn, const char *sql, int64_t numb
     return qn_query_run(&query, NULL, err);
 }
 
-static quern_status delete_tasks(struct qn_conn *conn, int64_t queue_no, quern_error *err)
+/* STEP_MAX rows of a queue. */
+static quern_status delete_some(struct qn_conn *conn, const char *sql, int64_t queue_no,
+                                quern_error *err)
 {
-    struct qn_query query = qn_query_start(conn, sql_queue_task_delete);
+    struct qn_query query = qn_query_start(conn, sql);
     qn_query_int(&query, queue_no);
     qn_query_int(&query, STEP_MAX);
     return qn_query_run(&query, NULL, err);
+}
+
+static quern_status delete_trash(struct qn_conn *conn, int64_t queue_no, quern_error *err)
+{
+    quern_status status = delete_some(conn, sql_queue_trash_task_delete, queue_no, err);
+    return status == QUERN_OK ? delete_some(conn, sql_queue_trash_delete, queue_no, err) : status;
 }
 
 static quern_status delete_queue(struct qn_conn *conn, int64_t queue_no, quern_error *err)
@@ -128,16 +145,20 @@ static quern_status remove_step(struct qn_conn *conn, const struct removal *remo
     if (status == QUERN_OK) {
         status = check_removable(removal, &counts, err);
     }
-    if (status == QUERN_OK && counts.all > STEP_MAX && row.paused_at_ms == 0) {
+    bool in_steps = counts.all > STEP_MAX || counts.trash > STEP_MAX;
+    if (status == QUERN_OK && in_steps && row.paused_at_ms == 0) {
         status = qn_sqlite_pause_write(conn, row.no, removal->now_ms, err);
     }
     if (status == QUERN_OK && counts.all > 0) { /* nothing is made of a part of a set */
         status = run_with(conn, sql_queue_set_delete, row.no, err);
     }
     if (status == QUERN_OK && counts.all > 0) {
-        status = delete_tasks(conn, row.no, err);
+        status = delete_some(conn, sql_queue_task_delete, row.no, err);
     }
-    *ret_done = counts.all <= STEP_MAX;
+    if (status == QUERN_OK && counts.trash > 0) {
+        status = delete_trash(conn, row.no, err);
+    }
+    *ret_done = counts.all <= STEP_MAX && counts.trash <= STEP_MAX;
     if (status == QUERN_OK && *ret_done) {
         status = delete_queue(conn, row.no, err);
     }

@@ -87,7 +87,7 @@ quern_status qn_sqlite_search_act(struct qn_broker *broker, const struct qn_foun
     }
     act->list = list;
     act->operation =
-        (struct qn_operation){.action = list->action, .now_ms = qn_clock_wall_ms(broker->clock)};
+        (struct qn_operation){list->action, list->queue, qn_clock_wall_ms(broker->clock)};
     quern_status status = qn_transaction_begin(self, false, &act->conn, err);
     if (status == QUERN_OK) {
         status = act_on_all(act, err);

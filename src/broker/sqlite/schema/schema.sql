@@ -303,3 +303,22 @@ CREATE INDEX quern_task_charged ON quern_task (queue, level, place, died_at_ms)
 -- Limits of one run: kill_after_ms, cpu_ms and memory_max, with spaces between; NULL: none.
 -- quern_queue.terms is 1 for these, too.
 ALTER TABLE quern_task ADD COLUMN run_limits TEXT;
+
+-- name: schema_6
+
+-- The trash: a deleted task stays in its row for a day, in the queue of the negative number (no of
+-- quern_queue). So no statement finds it by its queue, and a restored task is what it was. This is
+-- the list of them: until_ms, when its day is over; size, roughly its bytes; lock_until_ms, when
+-- the lock that it held would have ended, 0: it held none.
+CREATE TABLE quern_trash (
+    seq             INTEGER PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    until_ms        INTEGER NOT NULL,
+    size            INTEGER NOT NULL,
+    lock_until_ms   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX quern_trash_queue ON quern_trash (queue, until_ms);
+CREATE INDEX quern_trash_until ON quern_trash (until_ms);
+-- How much of the queue is there.
+ALTER TABLE quern_queue ADD COLUMN trash_count INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE quern_queue ADD COLUMN trash_bytes INTEGER NOT NULL DEFAULT 0;

@@ -31,7 +31,9 @@ CREATE TABLE quern_queue (
     sort         INTEGER NOT NULL DEFAULT 0,
     sort_place   INTEGER NOT NULL DEFAULT 0,
     sort_id      TEXT NOT NULL DEFAULT '',
-    terms        INTEGER NOT NULL DEFAULT 0
+    terms        INTEGER NOT NULL DEFAULT 0,
+    trash_count  INTEGER NOT NULL DEFAULT 0,
+    trash_bytes  INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE quern_task (
     seq             INTEGER PRIMARY KEY,
@@ -200,3 +202,12 @@ CREATE TABLE quern_limit_use (
     PRIMARY KEY (queue, scope, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX quern_limit_use_clear ON quern_limit_use (clear_at_ms);
+CREATE TABLE quern_trash (
+    seq             INTEGER PRIMARY KEY,
+    queue           INTEGER NOT NULL,
+    until_ms        INTEGER NOT NULL,
+    size            INTEGER NOT NULL,
+    lock_until_ms   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX quern_trash_queue ON quern_trash (queue, until_ms);
+CREATE INDEX quern_trash_until ON quern_trash (until_ms);

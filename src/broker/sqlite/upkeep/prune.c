@@ -2,14 +2,16 @@
 /* prune.c - removes expired rows, a bounded number at a time.
  *
  * Completed tasks past their retention; archived tasks that are too old or too many, which are
- * counted as trimmed, since they may still have been wanted; locks, days, sessions, brakes and the
- * history of schedules past their time. A query on the reading connection comes first, so that
- * usually nothing is locked. A task that is removed frees its unique lock, if it still holds one.
+ * counted as trimmed, since they may still have been wanted; the trash of a day ago; locks, days,
+ * sessions, brakes and the history of schedules past their time. A query on the reading connection
+ * comes first, so that usually nothing is locked. A task that is removed frees its unique lock, if
+ * it still holds one.
  *
  * The archive is for operators, who cannot restore tasks that a wrong clock destroyed: for an hour
- * after the wall clock jumped against the clock since boot, nothing is trimmed for its age.
- * Retention, locks and days follow the wall clock as it is. */
+ * after the wall clock jumped against the clock since boot, nothing is trimmed for its age, nor the
+ * trash emptied. Retention, locks and days follow the wall clock as it is. */
 #include "base/bug.h"
+#include "broker/sqlite/queue/trash_rows.h"
 #include "broker/sqlite/sqlite.h"
 #include "broker/sqlite/store/query.h"
 #include "broker/sqlite/store/tables.h"
@@ -27,6 +29,7 @@ struct pruning {
     struct qn_conn *conn;
     int64_t now_ms;
     int64_t archived_until_ms; /* tasks archived up to then are too old */
+    int64_t trash_until_ms;    /* the trash that was kept up to then is over */
     size_t limit;
     size_t removed;
 };
@@ -60,6 +63,7 @@ static quern_status peek(struct pruning *pruning, struct qn_names queues, bool *
     qn_query_int(&query, pruning->now_ms - SESSION_AGE_MS);
     qn_query_int(&query, pruning->now_ms - QN_CHARGE_WINDOW_MS);
     qn_query_int(&query, pruning->now_ms - QN_TICK_HISTORY_MS);
+    qn_query_int(&query, pruning->trash_until_ms);
     quern_status status = ask(&query, ret_work, err);
     for (size_t i = 0; status == QUERN_OK && !*ret_work && i < queues.count; i++) {
         int64_t no = 0;
@@ -175,11 +179,26 @@ static quern_status remove_rest(struct pruning *pruning, const char *sql, int64_
     return status;
 }
 
+static quern_status empty_trash(struct pruning *pruning, quern_error *err)
+{
+    size_t count = 0;
+    if (left(pruning) <= 0) {
+        return QUERN_OK;
+    }
+    quern_status status = qn_trash_rows_expire(pruning->conn, pruning->trash_until_ms,
+                                               (size_t)left(pruning), &count, err);
+    pruning->removed += count;
+    return status;
+}
+
 static quern_status prune_all(struct pruning *pruning, struct qn_names queues, quern_error *err)
 {
     quern_status status = QUERN_OK;
     for (size_t i = 0; status == QUERN_OK && i < queues.count; i++) {
         status = prune_queue(pruning, queues.items[i], err);
+    }
+    if (status == QUERN_OK) {
+        status = empty_trash(pruning, err);
     }
     if (status == QUERN_OK) {
         status = remove_rest(pruning, sql_prune_locks, pruning->now_ms, err);
@@ -211,8 +230,9 @@ quern_status qn_sqlite_prune(struct qn_broker *broker, struct qn_upkeep upkeep, 
     bool work = false;
     quern_status status = qn_transaction_read_begin(self, &pruning.conn, err);
     if (status == QUERN_OK) {
-        pruning.archived_until_ms =
-            trusts_clock(self, pruning.now_ms) ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
+        bool trusts = trusts_clock(self, pruning.now_ms);
+        pruning.archived_until_ms = trusts ? pruning.now_ms - QN_ARCHIVE_AGE_MS : NEVER_MS;
+        pruning.trash_until_ms = trusts ? pruning.now_ms : NEVER_MS;
         status = peek(&pruning, upkeep.queues, &work, err);
         qn_transaction_read_end(self);
     }

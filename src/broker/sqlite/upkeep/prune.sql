@@ -18,7 +18,8 @@ SELECT EXISTS (SELECT 1 FROM quern_lock WHERE until_ms <= ?1)
     OR EXISTS (SELECT 1 FROM quern_session WHERE at_ms < ?3)
     OR EXISTS (SELECT 1 FROM quern_host WHERE written_at_ms < ?4)
     OR EXISTS (SELECT 1 FROM quern_tick WHERE at_ms < ?5)
-    OR EXISTS (SELECT 1 FROM quern_limit_use WHERE clear_at_ms <= ?1);
+    OR EXISTS (SELECT 1 FROM quern_limit_use WHERE clear_at_ms <= ?1)
+    OR EXISTS (SELECT 1 FROM quern_trash WHERE until_ms <= ?6);
 
 -- name: prune_completed
 DELETE FROM quern_task WHERE seq IN (

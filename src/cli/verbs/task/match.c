@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* match.c - --match of `quern task list|run|archive|delete|cancel`.
+/* match.c - --match of `quern task list|run|archive|delete|cancel`, and of `quern trash`.
  *
  * A page reports how far the search has come, and the cursor to continue with. An action counts
  * first, shows some of the tasks and asks; a task that changed before its turn is left alone and
- * counted. */
+ * counted. While it works a terminal shows how far it is. */
 #include "cli/verbs/task/match.h"
 
 #include <inttypes.h>
@@ -11,8 +11,10 @@
 
 #include "base/memory/alloc.h"
 #include "base/text/plural.h"
+#include "cli/enqueue/progress.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/output/terminal.h"
 
 #define SAMPLE_SIZE 5
 
@@ -98,10 +100,25 @@ static int read_sample(const struct qn_cli *cli, quern_inspector *inspector,
                                                                                  : fail(cli, &err);
 }
 
-static void show_sample(const struct qn_cli *cli, const quern_task_list *list, uint64_t matched)
+static void print_sample(const quern_task_list *list, const quern_search *search)
+{
+    const quern_task_info **tasks = tasks_of(list);
+    const struct qn_task_table shape = {.in_trash = search->in_trash != 0};
+    qn_task_table_print(&shape, tasks, quern_task_list_size(list));
+    qn_free(tasks);
+}
+
+/* As a table on the terminal; where stdout is none, it is for data. */
+static void show_sample(const struct qn_cli *cli, const quern_search *search,
+                        const quern_task_list *list, uint64_t matched)
 {
     size_t count = quern_task_list_size(list);
-    for (size_t i = 0; i < count; i++) {
+    bool as_table = qn_terminal_width(stdout) > 0 && !cli->json;
+    if (as_table) {
+        print_sample(list, search);
+        (void)fflush(stdout);
+    }
+    for (size_t i = 0; !as_table && i < count; i++) {
         const quern_task_info *info = quern_task_list_at(list, i);
         qn_cli_message(cli, "%s  %s  %s  %s", quern_task_info_id(info),
                        quern_task_state_name(quern_task_info_state(info)),
@@ -112,16 +129,23 @@ static void show_sample(const struct qn_cli *cli, const quern_task_list *list, u
     }
 }
 
-static void report_refused(const struct qn_cli *cli, const quern_matching *matching)
+static void report_refused(const struct qn_cli *cli, const struct qn_task_match_act *act,
+                           const quern_matching *matching)
 {
     if (matching->refused > 0) {
-        qn_cli_message(cli, "%" PRIu64 " more %s in a state that does not allow it: left alone",
-                       matching->refused, qn_plural(matching->refused, "is", "are"));
+        qn_cli_message(cli, "%" PRIu64 " more %s: left alone", matching->refused,
+                       act->action == QUERN_ACTION_RESTORE
+                           ? qn_plural(matching->refused,
+                                       "would clash with another task's id or lock",
+                                       "would clash with other tasks' ids or locks")
+                           : qn_plural(matching->refused, "is in a state that does not allow it",
+                                       "are in a state that does not allow it"));
     }
 }
 
 static int print_dry_run(const struct qn_cli *cli, const struct qn_task_match_act *act,
-                         const quern_matching *counted, const quern_task_list *sample)
+                         const quern_search *search, const quern_matching *counted,
+                         const quern_task_list *sample)
 {
     const quern_task_info **tasks = tasks_of(sample);
     size_t count = quern_task_list_size(sample);
@@ -132,23 +156,29 @@ static int print_dry_run(const struct qn_cli *cli, const struct qn_task_match_ac
                       (json_int_t)counted->done, "matched", (json_int_t)counted->matched, "refused",
                       (json_int_t)counted->refused, "sample", qn_task_table_array(tasks, count)));
     } else {
-        const struct qn_task_table shape = {.wide = false};
-        qn_task_table_print(&shape, tasks, count);
+        print_sample(sample, search);
         qn_cli_message(cli, "%" PRIu64 " %s would be %s", counted->done,
                        qn_plural(counted->done, "task", "tasks"), act->done);
-        report_refused(cli, counted);
+        report_refused(cli, act, counted);
     }
     qn_free(tasks);
     return exit_code;
 }
 
+struct prepared {
+    const struct qn_task_match_act *act;
+    uint64_t whole; /* how many will be changed; 0: not known */
+    struct qn_progress progress;
+};
+
 /* False: it ends here, with *ret_exit. */
 static bool prepare(const struct qn_cli *cli, quern_inspector *inspector,
-                    const quern_search *search, const struct qn_task_match_act *act, int *ret_exit)
+                    const quern_search *search, struct prepared *prepared, int *ret_exit)
 {
     quern_error err;
     quern_matching counted = {0};
     quern_task_list *sample = NULL;
+    const struct qn_task_match_act *act = prepared->act;
     if (act->yes && !act->dry_run) {
         return true;
     }
@@ -163,17 +193,24 @@ static bool prepare(const struct qn_cli *cli, quern_inspector *inspector,
     }
     bool goes_on = false;
     if (act->dry_run) {
-        *ret_exit = print_dry_run(cli, act, &counted, sample);
+        *ret_exit = print_dry_run(cli, act, search, &counted, sample);
     } else if (counted.done == 0) {
         goes_on = true; /* it reports that */
     } else {
-        show_sample(cli, sample, counted.matched);
-        report_refused(cli, &counted);
+        show_sample(cli, search, sample, counted.matched);
+        report_refused(cli, act, &counted);
         goes_on = qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s?", act->ask, counted.done,
                                  qn_plural(counted.done, "task", "tasks"));
     }
+    prepared->whole = counted.done;
     quern_task_list_free(sample);
     return goes_on;
+}
+
+static void draw(const struct quern_matching *so_far, void *user)
+{
+    struct prepared *prepared = user;
+    qn_progress_show(&prepared->progress, so_far->done, so_far->done, prepared->whole);
 }
 
 static int report_result(const struct qn_cli *cli, const struct qn_task_match_act *act,
@@ -190,7 +227,7 @@ static int report_result(const struct qn_cli *cli, const struct qn_task_match_ac
     if (result->changed > 0) {
         qn_cli_message(cli, "%" PRIu64 " more had changed by then: left alone", result->changed);
     }
-    report_refused(cli, result);
+    report_refused(cli, act, result);
     return QN_EXIT_OK;
 }
 
@@ -199,12 +236,18 @@ int qn_task_match_act(const struct qn_cli *cli, quern_inspector *inspector,
 {
     quern_error err;
     quern_matching result = {0};
+    struct prepared prepared = {.act = act};
+    quern_search drawn = *search;
     int exit_code = QN_EXIT_OK;
-    if (!prepare(cli, inspector, search, act, &exit_code)) {
+    if (!prepare(cli, inspector, search, &prepared, &exit_code)) {
         return exit_code;
     }
+    drawn.on_progress = draw;
+    drawn.user = &prepared;
+    qn_progress_start(&prepared.progress);
     quern_status status =
-        quern_inspector_act_matching(inspector, act->action, search, &result, &err);
+        quern_inspector_act_matching(inspector, act->action, &drawn, &result, &err);
+    qn_progress_stop(&prepared.progress);
     if (status != QUERN_OK) {
         exit_code = fail(cli, &err);
     }

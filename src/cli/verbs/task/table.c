@@ -58,11 +58,12 @@ static void add_row(const struct qn_task_table *shape, struct qn_table *table,
     qn_table_bytes(table, payload, size);
     qn_table_text(table, quern_task_info_error(info));
     qn_table_text(table, retried);
+    int64_t at_ms =
+        shape->in_trash ? quern_task_info_deleted_at_ms(info) : qn_task_table_dated_at_ms(info);
     if (shape->utc) {
-        qn_table_moment(table, qn_task_table_dated_at_ms(info));
+        qn_table_moment(table, at_ms);
     } else {
-        qn_table_relative(table, qn_task_table_dated_at_ms(info),
-                          qn_clock_wall_ms(qn_clock_system()));
+        qn_table_relative(table, at_ms, qn_clock_wall_ms(qn_clock_system()));
     }
 }
 
@@ -78,7 +79,7 @@ void qn_task_table_print(const struct qn_task_table *shape, const quern_task_inf
         {"PAYLOAD", .flexible = true, .spare = 2},
         {"ERROR", .flexible = true},
         {"RETRIED", .right = true, .spare = 1},
-        {"AT"},
+        {shape->in_trash ? "DELETED" : "AT"},
     };
     struct qn_table table;
     qn_table_init(&table, columns, QN_COUNT_OF(columns));

@@ -10,6 +10,7 @@ struct qn_task_table {
     bool utc;
     bool one_state; /* all tasks have the same, as was asked for */
     bool one_queue;
+    bool in_trash;
     bool is_all; /* these are all tasks of the broker */
 };
 void qn_task_table_print(const struct qn_task_table *shape, const quern_task_info *const *tasks,
