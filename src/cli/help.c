@@ -43,10 +43,10 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
     }
     (void)fprintf(out,
                   "\n"
-                  "  --broker URL  a file, redis[s]://host:port, redis-socket:///path; default\n"
-                  "                QUERN_BROKER, REDIS_URL or ~/.local/share/quern/quern.db\n"
+                  "  --broker URL  a file or redis[s]://host:port; else QUERN_BROKER, REDIS_URL\n"
                   "  --json, --no-retry, --help, --version   accepted anywhere on the line\n"
-                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 69 no broker, 75 try again\n"
+                  "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
+                  "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                   "Example:\n"
                   "  quern enqueue mail:hi ann; quern work --exec 'mail:=xargs echo hi' --drain\n");
 }

@@ -46,6 +46,8 @@ static const struct {
     {"schedule", "ls", "schedule list"},
     {"schedule", "rm", "schedule remove"},
     {"schedule", "set", "schedule add --replace"},
+    {"task", "dump", "task export"},
+    {"task", "import", "enqueue --from FILE"},
     {"task", "kill", "task cancel"},
     {"task", "ls", "task list"},
     {"task", "purge", "task delete --all --queue QUEUE --state STATE"},

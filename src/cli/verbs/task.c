@@ -17,6 +17,7 @@
 #include "cli/replay/replay.h"
 #include "cli/replay/save.h"
 #include "cli/service.h"
+#include "cli/verbs/task/export.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
 #include "task/limits.h"
@@ -266,6 +267,14 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = 1,
      .run = qn_save},
+    {.name = "export",
+     .operands = "",
+     .summary = "print tasks as lines of JSON: all, or those of a query",
+     .about = "The lines can be enqueued again: quern enqueue --from FILE.",
+     .example = "  quern task export --match 'type = mail:*' > mail.jsonl",
+     .options = qn_export_options,
+     .option_count = QN_EXPORT_OPTION_COUNT,
+     .run = qn_export_run},
     {.name = "replay",
      .operands = "FILE",
      .summary = "run a saved task once on a scratch broker, also in a debugger",
@@ -302,5 +311,6 @@ static const struct qn_verb verbs[] = {
      .run = qn_task_act_cancel},
 };
 #undef ACT_VERB
-const struct qn_noun qn_noun_task = {
-    "task", "list, inspect, save, replay, run, archive, delete, cancel", verbs, QN_COUNT_OF(verbs)};
+const struct qn_noun qn_noun_task = {"task",
+                                     "list, inspect, save, export, replay, run, archive, delete...",
+                                     verbs, QN_COUNT_OF(verbs)};
