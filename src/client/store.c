@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -101,7 +102,8 @@ static void note_fates(struct qn_store *store, quern_status status, bool partial
         bool open = !has_results || (partial && (now == QUERN_E_BUSY || now == QUERN_E_UNKNOWN));
         if (!fate->is_final) {
             fate->is_final = !open;
-            fate->status = open && fate->status == QUERN_E_UNKNOWN ? QUERN_E_UNKNOWN : now;
+            bool in_doubt = fate->status == QUERN_E_UNKNOWN && !QN_BUG(DOUBT_FORGOTTEN);
+            fate->status = open && in_doubt ? QUERN_E_UNKNOWN : now;
             fate->holder = open ? NULL : store->holders[i];
         }
     }

@@ -3,15 +3,17 @@
 """With QUERN_TEST_FULL: the parts of the contract suite that hold on a cluster and are not among
 the tests contract.*_cluster.
 
-Left out is what needs one server: run_change (a task that goes to another queue), limits of several
-queues, and run_solo, where on a cluster the queues have turns at the solo lock."""
+Left out is what needs one server: run_change (a task that goes to another queue). Limits of several
+queues skip their tests."""
 
 import os
 import subprocess
 import unittest
 
 PARTS = ("group", "group_set", "run_session", "random", "operate_act", "doctor", "inspect",
-         "schedule_entry", "run_isolation", "upkeep_forward", "upkeep_prune")
+         "schedule_entry", "run_isolation", "run_solo", "upkeep_forward", "upkeep_prune",
+         "limit_all_queues", "limit_all_tasks", "limit_fleet", "limit_queue", "limit_runs",
+         "limit_sort", "limit_starts", "limit_turns")
 PATIENCE_S = 100
 
 

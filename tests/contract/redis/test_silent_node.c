@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_silent_node.c - a node of a cluster does not answer: what lies on the others goes on, and
  * of each task it is known whether it is stored, or that it is unknown. */
-#include "lib_contract.h"
+#include "lib_isolation.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -191,6 +191,43 @@ static void a_silent_node_with_the_list_of_queues_holds_up_no_other_queue(struct
     quern_client_free(client);
 }
 
+/* --- Wake-up ---------------------------------------------------------------------------- */
+
+static const char *const *queues_of_two(void)
+{
+    static const char *names[2];
+    names[0] = queue_of(OTHER, 0);
+    names[1] = queue_of(SICK, 0);
+    return names;
+}
+
+/* Nothing that is stored there wakes a worker, which must not sleep until something does. */
+static void node_that_refuses_a_listener_is_looked_at_each_second(struct contract *c)
+{
+    const struct qn_names names = {queues_of_two(), 2};
+    struct test_redis *full = test_store_node(SICK);
+    bool work = false;
+    int64_t due_at_ms = 0;
+    quern_error err = {0};
+    assert_ok(qn_broker_arm(c->broker, names, &work, &due_at_ms, &err), err);
+    assert_int_equal(due_at_ms, INT64_MAX);
+    (void)test_redis_do(full, "CONFIG SET maxclients 1"); /* those that are there may stay */
+    (void)test_redis_do(full, "CLIENT KILL TYPE pubsub");
+    for (int i = 0; due_at_ms == INT64_MAX && i < 100; i++) {
+        struct qn_wakeup wakeup;
+        quern_status status = qn_broker_wait(c->broker, 20, &wakeup, &err); /* finds its end */
+        assert_true(status == QUERN_OK || status == QUERN_E_CONNECT);
+        assert_ok(qn_broker_arm(c->broker, names, &work, &due_at_ms, &err), err);
+    }
+    (void)test_redis_do(full, "CONFIG SET maxclients 1000");
+    assert_false(work);
+    assert_true(due_at_ms <= CONTRACT_NOW_MS + 1000);
+    while (due_at_ms != INT64_MAX) { /* until its node is known to answer */
+        (void)poll(NULL, 0, 10);
+        assert_ok(qn_broker_arm(c->broker, names, &work, &due_at_ms, &err), err);
+    }
+}
+
 /* --- Workers ---------------------------------------------------------------------------- */
 
 static bool holds(int node, const char *queue, const char *worker)
@@ -256,6 +293,90 @@ static struct qn_group_set *take_set(struct contract *c, const char *queue)
     return reply.set;
 }
 
+static void outcome_at_a_silent_node_is_sent_again_and_counts_once(struct contract *c)
+{
+    contract_put(c, queue_of(SICK, 0), "a");
+    contract_put(c, queue_of(OTHER, 0), "b");
+    struct qn_leased *runs[] = {contract_take_id(c, queue_of(SICK, 0), "a"),
+                                contract_take_id(c, queue_of(OTHER, 0), "b")};
+    const struct qn_outcome outcomes[] = {{.run = runs[0], .kind = QN_DONE, .started = true},
+                                          {.run = runs[1], .kind = QN_DONE, .started = true}};
+    enum qn_applied applied[2] = {QN_STALE, QN_STALE};
+    bool unanswered[2] = {false};
+    quern_error err = {0};
+    struct qn_exchange exchange = {.stamp = {.session = 4711, .sequence = 1},
+                                   .outcomes = outcomes,
+                                   .outcome_count = 2,
+                                   .worker_id = CONTRACT_WORKER,
+                                   .host = CONTRACT_HOST,
+                                   .lease_ms = CONTRACT_LEASE_MS};
+    struct qn_exchange_reply reply = {.applied = applied, .unanswered = unanswered};
+    test_store_silence(SICK);
+    assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);
+    assert_true(reply.is_partial && unanswered[0] && !unanswered[1]);
+    assert_int_equal(applied[1], QN_APPLIED);
+    test_store_speak(SICK);
+    exchange.outcome_count = 1;
+    exchange.again = true;
+    quern_status status = QUERN_E_UNKNOWN;
+    while (status != QUERN_OK) {
+        reply = (struct qn_exchange_reply){.applied = applied, .unanswered = unanswered};
+        unanswered[0] = false;
+        status = qn_broker_exchange(c->broker, &exchange, &reply, &err);
+        assert_true(status == QUERN_OK || status == QUERN_E_UNKNOWN || status == QUERN_E_BUSY);
+        (void)poll(NULL, 0, 10); /* until the node is known to answer */
+    }
+    assert_int_equal(applied[0], QN_APPLIED);
+    contract_assert_counted(c, queue_of(SICK, 0), 1, 0);
+    qn_leased_free(runs[0]);
+    qn_leased_free(runs[1]);
+}
+
+/* The queue whose turn it is to give the lock is at the silent node. */
+static void busy_node_gives_no_solo_lock_and_holds_up_no_other(struct contract *c)
+{
+    struct qn_leased *runs[8];
+    bool unanswered[8] = {false};
+    quern_error err = {0};
+    int sick = test_store_owner("other"); /* the workers of the tests serve it */
+    int healthy = (sick + 1) % TEST_CLUSTER_SIZE;
+    isolation_charge(c, "other", "alone", 1, SOLO);
+    contract_put(c, queue_of(healthy, 0), "a");
+    struct qn_queue_share shares[] = {{.name = queue_of(healthy, 0), .weight = 1, .quota = 4},
+                                      {.name = "other", .weight = 1, .quota = 4}};
+    struct qn_exchange exchange = {
+        .stamp = {.session = 4711, .sequence = 1}, /* the second's turn */
+        .worker_id = CONTRACT_WORKER,
+        .host = CONTRACT_HOST,
+        .lease_ms = CONTRACT_LEASE_MS,
+        .queues = shares,
+        .queue_count = 2,
+        .room = 8,
+        .start_count_now = 8,
+        .isolation.slots = SLOTS,
+        .solo = QN_SOLO_ASK};
+    struct qn_exchange_reply reply = {.runs = runs, .unanswered = unanswered};
+    test_store_silence(sick);
+    assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);
+    assert_true(reply.is_partial);
+    assert_true(shares[1].unanswered);
+    assert_int_equal(exchange.solo_queue, 2); /* none */
+    assert_int_equal(reply.run_count, 1);
+    assert_string_equal(runs[0]->task.id, "a");
+    contract_finish(c, runs[0], QN_DONE);
+    test_store_speak(sick);
+    /* The lock that was given without an answer is given again to the worker that asks. */
+    bool given = false;
+    for (exchange.stamp.sequence = 3; !given; exchange.stamp.sequence += 2) {
+        reply = (struct qn_exchange_reply){.runs = runs, .unanswered = unanswered};
+        exchange.again = shares[1].unanswered = false;
+        quern_status status = qn_broker_exchange(c->broker, &exchange, &reply, &err);
+        assert_true(status == QUERN_OK || status == QUERN_E_BUSY);
+        given = status == QUERN_OK && exchange.solo_queue == 1;
+        (void)poll(NULL, 0, 10); /* until the node is known to answer */
+    }
+}
+
 static void sets_of_the_other_nodes_are_extended(struct contract *c)
 {
     struct qn_set_extension extensions[2] = {{.set = take_set(c, queue_of(SICK, 0))},
@@ -277,6 +398,9 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("cluster", what_is_unknown_is_stored_once_when_the_node_answers_in_time),
     CONTRACT_TEST_ONLY("cluster", callers_of_one_client_do_not_wait_for_the_node_of_another),
     CONTRACT_TEST_ONLY("cluster", a_silent_node_with_the_list_of_queues_holds_up_no_other_queue),
+    CONTRACT_TEST_ONLY("cluster", node_that_refuses_a_listener_is_looked_at_each_second),
+    CONTRACT_TEST_ONLY("cluster", outcome_at_a_silent_node_is_sent_again_and_counts_once),
+    CONTRACT_TEST_ONLY("cluster", busy_node_gives_no_solo_lock_and_holds_up_no_other),
     CONTRACT_TEST_ONLY("cluster", worker_leaves_the_queues_of_the_other_nodes),
     CONTRACT_TEST_ONLY("cluster", sets_of_the_other_nodes_are_extended),
 };

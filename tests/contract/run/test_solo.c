@@ -189,10 +189,17 @@ static void first_queue_that_needs_it_gives_the_lock(struct contract *c)
 {
     isolation_charge(c, "other", "alone", 1, SOLO);
     struct qn_queue_share shares[] = {{.name = "default", .weight = 1}, {.name = "other"}};
-    struct qn_exchange exchange = {
-        .queues = shares, .queue_count = 2, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
-    assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
-    assert_int_equal(exchange.solo_queue, 1);
+    /* On a cluster one queue is asked for it in each exchange, in turns. */
+    int turns = test_store_is(&c->store, "cluster") ? 2 : 1;
+    bool given = false;
+    for (int i = 0; !given && i < turns; i++) {
+        struct qn_exchange exchange = {
+            .queues = shares, .queue_count = 2, .isolation.slots = SLOTS, .solo = QN_SOLO_ASK};
+        assert_int_equal(contract_exchange(c, &exchange, NULL, NULL), 0);
+        given = exchange.solo_queue == 1;
+        assert_true(given || exchange.solo_queue == 2);
+    }
+    assert_true(given);
 }
 
 static void replayed_request_for_the_lock_gets_the_same_answer(struct contract *c)

@@ -6,6 +6,7 @@
  * each queue is its own (lib_session.lua), so the repeated part gets the answer that was lost. */
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/exchange.h"
@@ -35,7 +36,8 @@ static void mark_queue(struct qn_exchange *exchange, struct qn_exchange_reply *r
         share->unanswered = share->unanswered || strcmp(share->name, queue) == 0;
     }
     for (size_t i = 0; i < run_count(exchange); i++) {
-        reply->unanswered[i] = reply->unanswered[i] || is_of(exchange, i, queue);
+        reply->unanswered[i] =
+            reply->unanswered[i] || (is_of(exchange, i, queue) && !QN_BUG(UNANSWERED_UNMARKED));
     }
     reply->is_partial = true;
 }

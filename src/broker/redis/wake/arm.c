@@ -22,7 +22,8 @@
 enum {
     PAIR_AFTER_MS_MIN = 2500, /* until it is tried again */
     PAIR_AFTER_MS_MAX = 5000,
-    LATER_MS = 100 /* until a queue is looked at again that cannot answer */
+    LATER_MS = 100,   /* until a queue is looked at again that cannot answer */
+    UNHEARD_MS = 1000 /* until queues are that can, but whose node has no listener of ours */
 };
 
 /* The queues of one server; on a cluster of one queue, as each is at a node of its own. */
@@ -142,8 +143,8 @@ static quern_status find_nodes(struct qn_redis *self, struct attempt *attempt,
     return status;
 }
 
-/* A pair at each node that owns a queue. A node that cannot be reached has none: nothing can be had
- * there, and arm is called again soon. */
+/* A pair at each node that owns a queue. A node that cannot be reached, or that has no room for one
+ * more connection, has none, and arm is called again soon. */
 static quern_status prepare_nodes(struct qn_redis *self, struct attempt *attempt,
                                   struct qn_names queues, quern_error *err)
 {
@@ -224,6 +225,10 @@ static quern_status try_arm(struct qn_redis *self, struct qn_names queues, struc
     if (status == QUERN_OK) {
         ret_armed->paired = settle(self, &attempt);
         status = read_answers(self, &attempt, ret_armed, err);
+    }
+    if (status == QUERN_OK && self->cluster != NULL && attempt.pair_count < attempt.owner_count &&
+        !QN_BUG(UNHEARD_IS_ARMED)) {
+        note_due(ret_armed, qn_clock_wall_ms(self->base.clock) + UNHEARD_MS);
     }
     if (status == QUERN_OK) {
         note_arm(&self->listener, ret_armed->paired && !ret_armed->work, ret_armed->next_due_at_ms);
