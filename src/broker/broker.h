@@ -115,6 +115,7 @@ struct qn_enqueue {
     bool *ret_partial;      /* out, may be NULL: set if QUERN_E_UNKNOWN is returned although results
                              * are known: those of tasks with a final one, which stays, while the
                              * others have QUERN_E_BUSY (not stored now) or QUERN_E_UNKNOWN */
+    quern_error *ret_few_replicas; /* out, may be NULL: of QUERN_E_NOT_REPLICATED, if any is */
 };
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,

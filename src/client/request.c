@@ -41,12 +41,6 @@ quern_status qn_request_refuse(const struct qn_task *task, quern_status status, 
         return qn_error_set(err, status, "queue %s: a task with id %s already exists", task->queue,
                             task->id);
     }
-    if (status == QUERN_E_NOT_REPLICATED) {
-        return qn_error_set(err, status,
-                            "queue %s: task %s is stored, but too few replicas confirmed it in "
-                            "time: do not enqueue it again",
-                            task->queue, task->id);
-    }
     return qn_error_set(err, status, "queue %s: task %s was not stored: %s", task->queue, task->id,
                         quern_status_name(status));
 }
@@ -56,6 +50,14 @@ quern_status qn_request_refuse_limited(const struct qn_task *task, quern_error *
     return qn_error_set(err, QUERN_E_FULL,
                         "queue %s is full: as many tasks wait in it as its max_pending allows",
                         task->queue);
+}
+
+quern_status qn_request_refuse_replicas(const struct qn_task *task, const quern_error *why,
+                                        quern_error *err)
+{
+    return qn_error_set(err, QUERN_E_NOT_REPLICATED,
+                        "queue %s: task %s is stored, do not enqueue it again: %s", task->queue,
+                        task->id, why->text);
 }
 
 void qn_request_fail(struct qn_request *request, size_t index, const quern_error *error)

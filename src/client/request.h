@@ -56,6 +56,9 @@ QUERN_NODISCARD quern_status qn_request_prepare(quern_client *client, struct qn_
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err);
 /* The same where its queue has as many tasks as it may have: QUERN_E_FULL. */
 quern_status qn_request_refuse_limited(const struct qn_task *task, quern_error *err);
+/* The same where it is stored, but too few replicas confirmed it: QUERN_E_NOT_REPLICATED. */
+quern_status qn_request_refuse_replicas(const struct qn_task *task, const quern_error *why,
+                                        quern_error *err);
 /* Of several failures the first task's is kept. */
 void qn_request_fail(struct qn_request *request, size_t index, const quern_error *error);
 /* Notes which task holds the lock of the only task; NULL: none. */

@@ -133,7 +133,8 @@ static bool store_prepared(struct qn_store *store, int64_t deadline_mono_ns,
                                        .ret_limited = &store->limited,
                                        .holders = store->holders,
                                        .arena = &store->arena,
-                                       .ret_partial = &partial};
+                                       .ret_partial = &partial,
+                                       .ret_few_replicas = &store->few_replicas};
     while (true) {
         partial = false;
         quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);
@@ -204,7 +205,11 @@ static void put_result(struct qn_store *store, size_t i)
         note_limited(origin.request, origin.index, &store->prepared[i]);
         return;
     }
-    qn_request_refuse(&store->prepared[i], status, &error);
+    if (status == QUERN_E_NOT_REPLICATED) {
+        qn_request_refuse_replicas(&store->prepared[i], &store->few_replicas, &error);
+    } else {
+        qn_request_refuse(&store->prepared[i], status, &error);
+    }
     qn_request_fail(origin.request, origin.index, &error);
     if (status == QUERN_E_FULL) {
         origin.request->broker_status = QUERN_E_FULL; /* a part of it found no room */

@@ -45,7 +45,8 @@ struct qn_store {
     quern_status *statuses; /* of the latest attempt */
     const char **holders;   /* the same; of locks, see struct qn_enqueue */
     struct qn_fate *fates;
-    bool limited; /* one of them is full because of the limit of its queue */
+    bool limited;             /* one of them is full because of the limit of its queue */
+    quern_error few_replicas; /* why tasks are stored, but not confirmed by replicas */
 };
 
 /* Takes stamp, random numbers and memory of the client, of which the caller is the leader. */

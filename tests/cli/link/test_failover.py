@@ -183,7 +183,9 @@ class FailoverTest(LoadTest):
         until(lambda: b"cmd=wait" in node.do("CLIENT", "LIST"), "the server waits")
         text = self.fails(lib_cli.EXIT_FAILURE, "enqueue", "t", "--broker",
                           f"{node.url()}?wait=1&wait_ms=3500")
-        self.assertIn("too few replicas confirmed it in time", text)
+        self.assertRegex(text, "^quern: enqueue: queue default: task [-0-9a-f]{36} is stored, do "
+                         "not enqueue it again: 0 of the 1 replicas asked for confirmed it within "
+                         "3500 ms$")
         self.assertIsNone(enqueue.poll(), self.read(enqueue.log_name))
         replica.thaw()
         self.assertEqual(enqueue.wait(timeout=60), 0, self.read(enqueue.log_name))

@@ -169,7 +169,7 @@ class SentinelTest(LoadTest):
         url = servers.url("&wait=2&wait_ms=100")
         result = self.quern("--json", "enqueue", "late", "--broker", url)
         self.assertEqual(result.returncode, EXIT_FAILURE, result.stderr)
-        self.assertIn("is stored, but too few replicas", result.stderr)
+        self.assertIn("1 of the 2 replicas asked for confirmed it within 100 ms", result.stderr)
         task = json.loads(result.stdout)
         self.assertEqual(task["status"], "not replicated")
         inspected = json.loads(self.ok("--json", "task", "inspect", task["id"],

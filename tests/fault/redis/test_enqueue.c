@@ -14,8 +14,6 @@
 #include "lib_wire.h"
 #include "task/limits.h"
 
-#define WAIT_MS 4000 /* longer than a link may be silent */
-
 static void pending_task_is_stored_as_asynq_does(void **state)
 {
     (void)state;
@@ -434,28 +432,6 @@ static void large_enqueue_whose_answers_are_lost_is_resolved(void **state)
     wire_stop(&wire);
 }
 
-/* The reply to WAIT comes late on purpose: that the server greets another connection meanwhile does
- * not show that this one is dead. */
-static void replicas_are_waited_for_as_long_as_the_url_says(void **state)
-{
-    (void)state;
-    char url[sizeof redis.url + 32];
-    struct qn_broker *waiting = NULL;
-    (void)snprintf(url, sizeof url, "%s?wait=1&wait_ms=%d", redis.url, WAIT_MS);
-    assert_ok(qn_broker_open(url, NULL, &waiting, &err), err);
-    for (size_t i = 0; i < 2; i++) {
-        const struct qn_task task = test_task(i == 0 ? "a" : "b");
-        quern_status result = QUERN_OK;
-        int64_t begun_ms = test_now_ms();
-        assert_ok(qn_broker_enqueue(
-                      waiting, &(struct qn_enqueue){(struct qn_stamp){0}, &task, 1, &result}, &err),
-                  err);
-        assert_int_equal(result, QUERN_E_NOT_REPLICATED);
-        assert_true(test_now_ms() - begun_ms >= WAIT_MS);
-    }
-    qn_broker_close(waiting);
-}
-
 #define TEST(function) cmocka_unit_test_setup_teardown(function, queue_set_up, queue_tear_down)
 static const struct CMUnitTest tests[] = {
     TEST(pending_task_is_stored_as_asynq_does),
@@ -477,7 +453,6 @@ static const struct CMUnitTest tests[] = {
     TEST(large_enqueue_keeps_its_order_when_the_script_comes_to_be_known),
     TEST(large_enqueue_that_is_cut_while_it_is_sent_keeps_its_order),
     TEST(large_enqueue_whose_answers_are_lost_is_resolved),
-    TEST(replicas_are_waited_for_as_long_as_the_url_says),
 };
 
 int main(int argc, char **argv)

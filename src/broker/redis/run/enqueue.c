@@ -368,7 +368,8 @@ static void replicate(struct qn_redis *self, struct batch *batch)
             bool stored = request->results[k] == QUERN_OK && request->holders[k] == NULL;
             if (stored && !waited) { /* all parts were written before */
                 status = qn_replicate_wait(self, &batch->pipeline, part->queue,
-                                           request->stamp.session + part->place, NULL);
+                                           request->stamp.session + part->place,
+                                           request->ret_few_replicas);
                 waited = true;
             }
             request->results[k] = stored ? status : request->results[k];

@@ -40,15 +40,13 @@ quern_status qn_replicate_wait(struct qn_redis *self, struct qn_pipeline *pipeli
     }
     if (status != QUERN_OK) {
         return qn_error_set(err, QUERN_E_NOT_REPLICATED,
-                            "stored, but whether replicas have it is "
-                            "not known: %.160s",
-                            why.text);
+                            "whether replicas have it is not known: %.160s", why.text);
     }
     int64_t count = qn_reply_int(reply, 0);
     return count >= (int64_t)self->wait_count
                ? QUERN_OK
                : qn_error_set(err, QUERN_E_NOT_REPLICATED,
-                              "stored, but %" PRId64 " of %" PRIu32
-                              " replicas confirmed it within %" PRId64 " ms",
+                              "%" PRId64 " of the %" PRIu32
+                              " replicas asked for confirmed it within %" PRId64 " ms",
                               count, self->wait_count, self->wait_ms);
 }
