@@ -58,12 +58,6 @@ static quern_status report_errno(const struct qn_peer *peer, int code, quern_err
     return qn_error_set(err, QUERN_E_CONNECT, "%s: %s", peer->address, strerror(code));
 }
 
-static quern_status too_slow(const struct qn_peer *peer, quern_error *err)
-{
-    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no connection within %lld ms", peer->address,
-                        (long long)peer->connect_timeout_ms);
-}
-
 /* Settings that make a dead peer known; a kernel that refuses one of them still connects. */
 static void set_options(int fd)
 {
@@ -164,7 +158,7 @@ static quern_status run_race(struct race *race, int64_t deadline_mono_ns, int *r
             int head_start_ms = race->next != NULL ? until_ms(next_at_ns) : left_ms;
             int timeout_ms = head_start_ms < left_ms ? head_start_ms : left_ms;
             if (left_ms == 0) {
-                return too_slow(race->peer, err);
+                return qn_peer_too_slow(race->peer, "no connection", race->begun_mono_ns, err);
             }
             if (timeout_ms == 0) {
                 break;
@@ -217,7 +211,7 @@ static quern_status connect_unix(const struct qn_peer *peer, int64_t deadline_mo
         /* Its backlog is full, and poll does not report when there is room. */
         if (qn_peer_sleep_ms(peer, begun_mono_ns, deadline_mono_ns) == 0) {
             (void)close(fd);
-            return too_slow(peer, err);
+            return qn_peer_too_slow(peer, "no connection", begun_mono_ns, err);
         }
         (void)poll(NULL, 0, 5);
         code = connect(fd, (const struct sockaddr *)(const void *)&address, sizeof address);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* peer.c - how long to wait for a peer.
+/* peer.c - how long to wait for a peer, and the error where that was too long.
  *
  * Patience may become shorter, and a peer may be abandoned, at any time, so a sleeping thread
  * checks that every PATIENCE_LOOK_MS. */
@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 #define PATIENCE_LOOK_MS 100
 #define SLEEP_MS_MAX 3600000
@@ -41,4 +42,15 @@ int qn_peer_sleep_ms(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t 
     bool looks = peer->patience_ms != NULL || peer->abandoned != NULL;
     int64_t sleep_ms_max = looks ? PATIENCE_LOOK_MS : SLEEP_MS_MAX;
     return left_ms > sleep_ms_max ? (int)sleep_ms_max : (int)left_ms;
+}
+
+quern_status qn_peer_too_slow(const struct qn_peer *peer, const char *what, int64_t begun_mono_ns,
+                              quern_error *err)
+{
+    if (qn_peer_is_abandoned(peer)) {
+        return qn_error_set(err, QUERN_E_TIMEOUT, "%s: another server was chosen meanwhile",
+                            peer->address);
+    }
+    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: %s within %lld ms", peer->address, what,
+                        (long long)((qn_clock_mono_ns() - begun_mono_ns) / QN_NS_PER_MS));
 }

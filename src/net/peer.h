@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "quern/status.h"
+
 struct qn_tls;
 
 /* The texts are borrowed. */
@@ -30,5 +32,8 @@ bool qn_peer_is_abandoned(const struct qn_peer *peer);
 int64_t qn_peer_end(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns);
 /* How long to sleep in such a wait until the clock is read again; 0: the wait has ended. */
 int qn_peer_sleep_ms(const struct qn_peer *peer, int64_t begun_mono_ns, int64_t deadline_mono_ns);
+/* The error of a wait that has ended so, "WHAT within 5000 ms": QUERN_E_TIMEOUT. */
+quern_status qn_peer_too_slow(const struct qn_peer *peer, const char *what, int64_t begun_mono_ns,
+                              quern_error *err);
 
 #endif

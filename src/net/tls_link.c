@@ -197,12 +197,12 @@ static bool make_ssl(struct qn_tls_link *link, const struct qn_peer *peer)
 }
 
 static quern_status too_slow(const struct qn_peer *peer, const struct qn_tls_link *link,
-                             quern_error *err)
+                             int64_t begun_mono_ns, quern_error *err)
 {
-    return qn_error_set(err, QUERN_E_TIMEOUT, "%s: no TLS handshake within %lld ms%s",
-                        peer->address, (long long)peer->connect_timeout_ms,
-                        link->user.reason.has_received ? ""
-                                                       : ": no answer (is this its plain port?)");
+    bool has_answered = link->user.reason.has_received;
+    return qn_peer_too_slow(
+        peer, has_answered ? "no TLS handshake" : "no answer to TLS (is this its plain port?)",
+        begun_mono_ns, err);
 }
 
 static quern_status refuse(const struct qn_peer *peer, const struct qn_tls_link *link,
@@ -228,7 +228,7 @@ static quern_status shake_hands(struct qn_tls_link *link, const struct qn_peer *
         }
         int sleep_ms = qn_peer_sleep_ms(peer, begun_mono_ns, deadline_mono_ns);
         if (result != 1 && sleep_ms == 0) {
-            return too_slow(peer, link, err);
+            return too_slow(peer, link, begun_mono_ns, err);
         }
         bool is_here = events == POLLIN && link->in_at < link->in_end;
         if (result != 1 && !is_here) {

@@ -17,6 +17,7 @@
 
 #include "base/assert.h"
 #include "base/bug.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "redis/encode.h"
@@ -212,6 +213,7 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
 {
     struct qn_arena arena = {0};
     struct login login;
+    int64_t begun_mono_ns = qn_clock_mono_ns();
     find_password(connection->endpoint, &login);
     quern_status status = send_greeting(connection, &login, deadline_mono_ns, err);
     if (status == QUERN_OK) {
@@ -220,9 +222,8 @@ quern_status qn_handshake(struct qn_connection *connection, int64_t deadline_mon
     explicit_bzero(&login, sizeof login);
     qn_arena_finish(&arena);
     if (status == QUERN_E_TIMEOUT) {
-        return qn_error_set(err, status, "%s: connected, but no answer within %lld ms",
-                            connection->endpoint->peer.address,
-                            (long long)connection->endpoint->peer.connect_timeout_ms);
+        return qn_peer_too_slow(&connection->endpoint->peer, "connected, but no answer",
+                                begun_mono_ns, err);
     }
     if (status == QUERN_E_CONNECT && may_be_tls(connection)) {
         qn_error_prefix(err, "closed before its first byte (if the port speaks TLS, write "

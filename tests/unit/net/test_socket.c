@@ -3,6 +3,7 @@
 #include "net/socket.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -162,6 +163,48 @@ static void a_peer_that_takes_nothing_is_left_at_the_deadline(void **state)
     end(&bench);
 }
 
+/* Connects to a peer whose backlog is full, for up to 250 ms. The text is the peer's address and
+ * what is expected, up to the number of ms that it ends with; returns that, or 0. */
+static long wait_for_room(struct bench *bench, const char *expected)
+{
+    struct qn_socket crowd[8];
+    size_t count = 0;
+    quern_status status = QUERN_OK;
+    while (status == QUERN_OK) {
+        assert_true(count < sizeof crowd / sizeof *crowd);
+        qn_socket_init(&crowd[count], &bench->peer);
+        status = qn_connect(&crowd[count], in_ms(250), &bench->err);
+        count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        qn_socket_close(&crowd[i]);
+    }
+    assert_int_equal(status, QUERN_E_TIMEOUT);
+    assert_memory_equal(bench->err.text, expected, strlen(expected));
+    return strtol(bench->err.text + strlen(expected), NULL, 10);
+}
+
+/* The option is 5000 ms, the deadline comes earlier: others share the time. */
+static void error_says_how_long_was_waited_for_a_connection(void **state)
+{
+    (void)state;
+    struct bench bench;
+    begin(&bench);
+    assert_in_range(wait_for_room(&bench, "line://peer: no connection within "), 250, 4000);
+    end(&bench);
+}
+
+static void error_says_that_the_peer_was_left_for_another(void **state)
+{
+    (void)state;
+    struct bench bench;
+    static const _Atomic bool abandoned = true;
+    begin(&bench);
+    bench.peer.abandoned = &abandoned;
+    assert_int_equal(wait_for_room(&bench, "line://peer: another server was chosen meanwhile"), 0);
+    end(&bench);
+}
+
 static void lost_patience_ends_a_wait_early(void **state)
 {
     (void)state;
@@ -199,6 +242,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(an_end_of_the_peer_closes_the_socket),
     cmocka_unit_test(deadline_ends_an_answer_that_pours_in),
     cmocka_unit_test(a_peer_that_takes_nothing_is_left_at_the_deadline),
+    cmocka_unit_test(error_says_how_long_was_waited_for_a_connection),
+    cmocka_unit_test(error_says_that_the_peer_was_left_for_another),
     cmocka_unit_test(lost_patience_ends_a_wait_early),
     cmocka_unit_test(a_peer_that_is_not_there_is_named),
 };

@@ -23,7 +23,7 @@ static void a_server_that_accepts_and_never_answers_is_left(void **state)
     int64_t begun_ms = test_now_ms();
     assert_int_equal(session_request(&session, &err), QUERN_E_TIMEOUT);
     assert_in_range(test_now_ms() - begun_ms, 90, 5000);
-    assert_non_null(strstr(err.text, "connected, but no answer within 100 ms"));
+    assert_non_null(strstr(err.text, "connected, but no answer within "));
     session_finish(&session);
     wire_stop(&wire);
 }
