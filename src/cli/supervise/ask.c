@@ -6,6 +6,7 @@
 #include "cli/supervise/ask.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +18,40 @@
 enum { CODE_DIGITS = 3, WHY_SIZE = 128, DECIMAL = 10 };
 #define HEAD "HTTP/1."
 
+/* False: the time is over. Else the next call on the socket does not wait, or tells its failure. */
+static bool wait_for_bytes(int fd, int64_t until_mono_ns)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    while (true) {
+        int64_t left_ns = until_mono_ns - qn_clock_mono_ns();
+        int64_t left_ms = left_ns <= 0 ? 0 : left_ns / QN_NS_PER_MS + 1;
+        int ready = poll(&poller, 1, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return true;
+        }
+        if (left_ms == 0) {
+            return false;
+        }
+    }
+}
+
 /* Until the end, or the buffer is full. Returns the size; -1: errno says why. */
 static ssize_t read_all(int fd, char *out, size_t room, int64_t until_mono_ns)
 {
     size_t used = 0;
     while (used < room) {
-        ssize_t got = recv(fd, out + used, room - used, 0);
-        if (got == 0) {
-            break;
-        }
-        if (got < 0 && errno != EINTR) {
-            errno = errno == EAGAIN ? ETIMEDOUT : errno;
-            return -1;
-        }
-        used += got > 0 ? (size_t)got : 0;
-        if (qn_clock_mono_ns() > until_mono_ns) {
+        if (!wait_for_bytes(fd, until_mono_ns)) {
             errno = ETIMEDOUT;
             return -1;
         }
+        ssize_t got = recv(fd, out + used, room - used, MSG_DONTWAIT);
+        if (got == 0) {
+            break;
+        }
+        if (got < 0 && errno != EINTR && errno != EAGAIN) {
+            return -1;
+        }
+        used += got > 0 ? (size_t)got : 0;
     }
     return (ssize_t)used;
 }

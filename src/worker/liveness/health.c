@@ -16,8 +16,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/cond.h"
 #include "base/memory/sized.h"
 #include "worker/internal.h"
 #include "worker/run/stuck.h"
@@ -51,21 +51,13 @@ void qn_health_finish(struct quern_worker *worker)
     (void)pthread_mutex_destroy(&worker->health.mutex);
 }
 
-static bool lock_soon(pthread_mutex_t *mutex)
-{
-    int64_t until_ms = qn_clock_wall_ms(qn_clock_system()) + LOCK_MS;
-    const struct timespec until = {.tv_sec = until_ms / 1000,
-                                   .tv_nsec = until_ms % 1000 * QN_NS_PER_MS};
-    return pthread_mutex_timedlock(mutex, &until) == 0;
-}
-
 /* waits: for the mutex, however long. */
 static struct facts read_facts(struct quern_worker *worker, bool waits)
 {
     struct facts facts = {.locked = true};
     if (waits) {
         (void)pthread_mutex_lock(&worker->mutex);
-    } else if (!lock_soon(&worker->mutex)) {
+    } else if (!qn_cond_lock_until(&worker->mutex, qn_clock_mono_ns() + LOCK_MS * QN_NS_PER_MS)) {
         return (struct facts){.locked = false};
     }
     facts.drains = worker->state == QN_WORKER_DRAINING || worker->state == QN_WORKER_STOPPED;

@@ -256,6 +256,28 @@ class HostileTest(HealthTest):
             while not end.wait(0.1):
                 one.sendall(b"x")
 
+    def test_a_probe_ends_in_time_though_bytes_come(self):
+        """The process answers with a byte late in the time, and with no more: by the clock."""
+        def answer_late(server):
+            one = server.accept()[0]
+            with one:
+                began = time.monotonic()
+                time.sleep(5)
+                one.sendall(b"H")
+                while one.recv(4096):
+                    pass
+                times.append(time.monotonic() - began)
+
+        times = []
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=answer_late, args=(server,))
+            thread.start()
+            place = str(server.getsockname()[1])
+            words = self.health(1, "--health-port", place, "--timeout", "6s")
+            thread.join()
+        self.assertEqual(words, f"not ready: no answer from {place}: Connection timed out")
+        self.assertLess(times[0], 9)
+
     def monsters(self):
         yield b"GET /livez HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(50000))
         yield b"GET /" + b"x" * 1000000 + b" HTTP/1.1\r\n\r\n"

@@ -7,6 +7,9 @@
 #include "lib_worker.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "quern/inspector.h"
@@ -22,6 +25,7 @@ static struct {
     _Atomic bool all_fail;     /* nor does anything else */
     _Atomic bool pump_hangs;   /* in a request for tasks */
     _Atomic bool keeper_hangs; /* in its heartbeat */
+    _Atomic int wall_ahead_s;  /* of the real time */
     _Atomic int reports;       /* calls of on_health */
     _Atomic int unready_reports;
 } world;
@@ -368,6 +372,59 @@ static void health_is_known_while_the_lock_of_the_worker_is_held(void **state)
     end(rig, &worker);
 }
 
+/* As a clock that is set while the lock is waited for: what is counted from it is an hour off. */
+int clock_gettime(clockid_t id, struct timespec *ret_now)
+{
+    int code = (int)syscall(SYS_clock_gettime, id, ret_now);
+    ret_now->tv_sec += id == CLOCK_REALTIME ? atomic_load(&world.wall_ahead_s) : 0;
+    return code;
+}
+
+struct holder {
+    pthread_mutex_t *mutex;
+    _Atomic bool holds;
+    _Atomic bool released;
+};
+
+static bool is_held(void *user)
+{
+    return atomic_load(&((struct holder *)user)->holds);
+}
+
+static bool is_released(void *user)
+{
+    return atomic_load(&((struct holder *)user)->released);
+}
+
+static void *hold_for_long(void *user)
+{
+    struct holder *holder = user;
+    (void)pthread_mutex_lock(holder->mutex);
+    atomic_store(&holder->holds, true);
+    (void)test_until(is_released, holder);
+    (void)pthread_mutex_unlock(holder->mutex);
+    return NULL;
+}
+
+static void wall_clock_that_jumps_does_not_delay_health(void **state)
+{
+    (void)state;
+    struct rig_worker worker;
+    struct rig *rig = begin(&worker);
+    struct holder holder = {.mutex = &worker.worker->mutex};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, hold_for_long, &holder), 0);
+    assert_true(test_until(is_held, &holder));
+    atomic_store(&world.wall_ahead_s, 3600);
+    quern_worker_health health = health_of(&worker);
+    atomic_store(&world.wall_ahead_s, 0);
+    atomic_store(&holder.released, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(health.live);
+    assert_true(test_until(is_ready, &worker));
+    end(rig, &worker);
+}
+
 static void one_that_drains_is_live_and_not_ready(void **state)
 {
     (void)state;
@@ -424,6 +481,7 @@ static const struct CMUnitTest tests[] = {
     TEST_ONLY_OVER("sqlite", a_pump_that_hangs_is_named),
     TEST_ONLY_OVER("sqlite", a_keeper_that_hangs_is_named),
     TEST_ONLY_OVER("sqlite", health_is_known_while_the_lock_of_the_worker_is_held),
+    TEST_ONLY_OVER("sqlite", wall_clock_that_jumps_does_not_delay_health),
     TEST_ONLY_OVER("sqlite", one_that_drains_is_live_and_not_ready),
     TEST_ONLY_OVER("sqlite", one_without_a_slot_is_not_ready),
 };
