@@ -3,7 +3,11 @@
  *
  * Each file is read whole by us, with the checks of trusted_file.h, and parsed from memory. Nothing
  * prompts for a passphrase. Without a file of CAs, those of the system are used, which OpenSSL
- * looks for when it needs them. */
+ * looks for when it needs them.
+ *
+ * OpenSSL frees what its calls share when the process calls exit(), under the feet of threads that
+ * go on until its end; those of a worker do. So who in this library uses OpenSSL first asks it not
+ * to; there is nothing that the end of the process does not free, too. */
 #include "net/tls_context.h"
 
 #include <errno.h>
@@ -228,6 +232,8 @@ quern_status qn_tls_context_new(const struct qn_tls_options *options, SSL_CTX **
 {
     bool has_ca = options->ca != NULL && options->ca[0] != '\0';
     bool has_cert = options->cert != NULL && options->cert[0] != '\0';
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT,
+                              NULL); /* without memory, the next one fails */
     ERR_clear_error();
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (context == NULL || !set_up(context)) {

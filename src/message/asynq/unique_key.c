@@ -5,6 +5,7 @@
  * OpenSSL that was configured without it (FIPS) gives QUERN_E_UNSUPPORTED. */
 #include "message/asynq/unique_key.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ quern_status qn_unique_key(struct qn_arena *arena, const struct qn_uniqueness *s
         static const char digits[] = "0123456789abcdef";
         unsigned char digest[EVP_MAX_MD_SIZE];
         unsigned size = 0;
+        (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL); /* net/tls_context.c: why */
         if (EVP_Digest(payload->data, payload->size, digest, &size, EVP_md5(), NULL) != 1) {
             return qn_error_set(err, QUERN_E_UNSUPPORTED,
                                 "unique key: this OpenSSL offers no MD5, which unique tasks need");
