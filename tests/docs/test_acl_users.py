@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The Redis users of docs/protocol/redis.md are enough: a real server reads them from an ACL file
-as the page prints them, and a client, a worker, an operator and a reader work as these users.
+as the page prints them, and a client, a worker, an operator and a reader work as these users: on a
+socket, by TLS, and on a cluster with what the page adds for one.
 
 The server logs what an ACL refuses: only CONFIG GET may be there, which the page leaves out."""
 
@@ -11,8 +12,10 @@ import pathlib
 import re
 import subprocess
 
+import lib_cluster
 import lib_redis
 from lib_quern import QuernTest, main
+from lib_tls import TlsRedis
 
 PAGE = pathlib.Path(os.environ["QUERN_SOURCE"], "docs/protocol/redis.md")
 
@@ -25,16 +28,37 @@ def users():
 
 
 class AclTest(QuernTest):
+    more_rights = ""  # what the page adds for a server of this kind
+    limits_of_one_server = (["limit", "set", "other", "3", "--semaphore", "some"],
+                            ["limit", "set", "--all-queues", "5", "--type", "report"])
+
     def setUp(self):
         super().setUp()
         self.users = users()
         self.assertEqual(set(self.users), {"worker", "client", "inspector", "reader"},
                          "users of the page")
-        lines = [self.for_this_server(line) for line in self.users.values()]
+        lines = [self.for_this_server(line) + self.more_rights for line in self.users.values()]
         acl = self.write("users.acl", "\n".join(
             ["user default on nopass ~* &* +@all", *lines]) + "\n")
-        self.redis = lib_redis.Redis("--appendonly", "yes", "--aclfile", acl)
+        self.redis = self.start_redis("--appendonly", "yes", "--aclfile", acl)
         self.addCleanup(self.redis.stop)
+
+    def start_redis(self, *options):
+        return lib_redis.Redis(*options)
+
+    def url(self, user):
+        return self.redis.url(user, "secret")
+
+    def nodes(self):
+        return [self.redis]
+
+    def do(self, *words):
+        """At the server of the default queue."""
+        return self.redis.do(*words)
+
+    def change_user(self, *words):
+        for node in self.nodes():
+            node.do("ACL", "SETUSER", *words)
 
     def for_this_server(self, line):
         """6.2 knows no keys that may only be read."""
@@ -46,14 +70,14 @@ class AclTest(QuernTest):
 
     def act(self, user, *words, code=0, **options):
         """Runs quern as that user; gives what it prints."""
-        url = self.redis.url(user, "secret")
-        result = self.run_quern("--broker", url, *words, encoding="utf-8", **options)
+        result = self.run_quern("--broker", self.url(user), *words, encoding="utf-8", **options)
         self.assertEqual(result.returncode, code, f"{words}: {result.stdout}{result.stderr}")
         self.assertNotIn("NOPERM", result.stderr)
         return result.stdout.strip()
 
     def refused(self, user="worker"):
-        entries = [dict(zip(entry[::2], entry[1::2])) for entry in self.redis.do("ACL", "LOG")]
+        entries = [dict(zip(entry[::2], entry[1::2]))
+                   for node in self.nodes() for entry in node.do("ACL", "LOG")]
         return [entry for entry in entries
                 if entry[b"object"] != b"config|get" and entry[b"username"] == user.encode()]
 
@@ -65,14 +89,14 @@ class AclTest(QuernTest):
             return stats, [run["id"] for run in running]
 
         self.assertNotIn("appendfsync everysec", inspect("worker")[0])
-        self.redis.do("ACL", "SETUSER", "worker", "+config|get")
+        self.change_user("worker", "+config|get")
         self.assertNotIn("may not read", inspect("worker")[0])
         self.assertEqual(inspect("reader")[1], [])
         self.assertNotIn("memory", inspect("reader")[0])
-        self.redis.do("ACL", "SETUSER", "reader", "+time", "+info", "+eval", "+evalsha")
+        self.change_user("reader", "+time", "+info", "+eval", "+evalsha")
         self.assertEqual(inspect("reader")[1], ["slow"])
         self.assertIn("memory", inspect("reader")[0])
-        self.redis.do("ACL", "SETUSER", "worker", "-config|get")
+        self.change_user("worker", "-config|get")
 
     def test_the_user_of_a_worker_is_enough_for_client_worker_and_operator(self):
         def worker(*words, **options):
@@ -89,7 +113,7 @@ class AclTest(QuernTest):
         # A worker that runs them, and one whose run is cancelled.
         worker("work", "--exec", "mail=cat", "--exec", "bad=exit 1", "--drain", code=3)
         self.assertEqual(worker("task", "inspect", "kept", "--result"), "ann")
-        self.spawn(self.program, "--broker", self.redis.url("worker", "secret"), "work",
+        self.spawn(self.program, "--broker", self.url("worker"), "work",
                    "--queue", "other", "--exec", "slow=sleep 600", "--quiet")
 
         def state():
@@ -116,7 +140,7 @@ class AclTest(QuernTest):
                       ["queue", "history", "default"], ["task", "list"], ["task", "inspect", "one"],
                       ["worker", "list"], ["metrics"]):
             self.act("reader", *words)
-        result = self.run_quern("--broker", self.redis.url("reader", "secret"), "task", "delete",
+        result = self.run_quern("--broker", self.url("reader"), "task", "delete",
                                 "one", encoding="utf-8")
         self.assertEqual(result.returncode, 69, result.stderr)
         self.assertIn("NOPERM", result.stderr)
@@ -132,13 +156,13 @@ class AclTest(QuernTest):
                       ["task", "delete", "a"], ["task", "archive", "a"],
                       ["queue", "pause", "default"],
                       ["queue", "remove", "default", "--force", "--yes"]):
-            result = self.run_quern("--broker", self.redis.url("client", "secret"), *words,
+            result = self.run_quern("--broker", self.url("client"), *words,
                                     encoding="utf-8")
             self.assertNotEqual(result.returncode, 0, words)
             self.assertIn("NOPERM", result.stderr, words)
         self.assertEqual(json.loads(self.act("worker", "--json", "task", "inspect", "a"))["state"],
                          "pending")
-        self.assertEqual(self.redis.do("LLEN", "asynq:{default}:active"), 0)
+        self.assertEqual(self.do("LLEN", "asynq:{default}:active"), 0)
 
     def test_the_user_of_an_inspector_is_enough_to_act(self):
         def act(*words):
@@ -147,7 +171,7 @@ class AclTest(QuernTest):
         for task in ("a", "b", "c"):
             self.act("client", "enqueue", "slow", "--id", task, "--queue", "other")
         self.act("client", "enqueue", "mail", "--group", "g", "--id", "grouped")
-        self.spawn(self.program, "--broker", self.redis.url("worker", "secret"), "work",
+        self.spawn(self.program, "--broker", self.url("worker"), "work",
                    "--queue", "other", "--exec", "slow=sleep 600", "--quiet", "--concurrency", "1")
 
         def state():
@@ -164,9 +188,7 @@ class AclTest(QuernTest):
                       ["queue", "set", "other", "--max-pending", "10"],
                       ["limit", "set", "other", "10"],
                       ["limit", "set", "other", "100/1m", "--key", "acme"],
-                      ["limit", "set", "other", "3", "--semaphore", "some"],
-                      ["limit", "set", "--all-queues", "5", "--type", "report"], ["limit", "list"],
-                      ["limit", "remove", "other"],
+                      *self.limits_of_one_server, ["limit", "list"], ["limit", "remove", "other"],
                       ["schedule", "add", "nightly", "--cron", "0 3 * * *", "--type", "mail"],
                       ["schedule", "list"], ["schedule", "pause", "nightly"],
                       ["schedule", "resume", "nightly"], ["schedule", "trigger", "nightly"],
@@ -176,7 +198,7 @@ class AclTest(QuernTest):
                       ["queue", "remove", "default", "--force", "--yes"]):
             act(*words)
         self.assertEqual(self.refused("inspector"), [])
-        result = self.run_quern("--broker", self.redis.url("inspector", "secret"), "work",
+        result = self.run_quern("--broker", self.url("inspector"), "work",
                                 "--exec", "mail=true", "--drain", "--no-retry", encoding="utf-8")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("NOPERM", result.stderr)
@@ -197,9 +219,38 @@ class AclTest(QuernTest):
                     scripts.append(library)
         used = {word.lower() for text in texts.values()
                 for word in re.findall(r"call\('([A-Z]+)'", text)}
-        writes = {word.decode() for word in self.redis.do("ACL", "CAT", "write")}
+        writes = {word.decode() for word in self.nodes()[0].do("ACL", "CAT", "write")}
         granted = set(re.findall(r"\+([a-z]+)(?= |$)", self.users["inspector"]))
         self.assertEqual(used & writes, granted & writes)
+
+
+class AclOverTlsTest(AclTest):
+    test_an_inspector_may_write_what_its_scripts_write = None  # of the scripts alone
+
+    def start_redis(self, *options):
+        return TlsRedis(*options)
+
+
+class AclOnClusterTest(AclTest):
+    """With the queues "default" and "other" at two nodes."""
+    more_rights = " +cluster|slots"
+    limits_of_one_server = ()
+    test_an_inspector_may_write_what_its_scripts_write = None
+
+    def start_redis(self, *options):
+        redis = lib_cluster.Cluster(masters=3, replicas=0, options=options)
+        self.assertIsNot(*(redis.owner_of(lib_cluster.slot_of(queue))
+                           for queue in ("default", "other")))
+        return redis
+
+    def url(self, user):
+        return self.redis.url().replace("://", f"://{user}:secret@")
+
+    def nodes(self):
+        return self.redis.nodes
+
+    def do(self, *words):
+        return self.redis.do("default", *words)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* test_users.c - the user that docs/protocol/redis.md advises for clients: it can do all that a
- * client does, by each of its rights, and nothing that a worker does.
+ * client does, by each of its rights, by TLS and on a cluster, too, and nothing that a worker does.
  *
  * The server logs what an ACL refuses. A right that could be taken away without a line there would
  * be one too many. */
@@ -25,8 +25,8 @@ static const char rights[] =
 static const char rare_right[] = "+lpos";
 
 static struct test_redis redis;
-static char urls[2][sizeof redis.url + 32]; /* of a client, of a worker */
-static bool is_old;                         /* 6.2: keys have no rights of their own */
+static char urls[2][sizeof redis.tls_url + 32]; /* of a client, of a worker */
+static bool is_old;                             /* 6.2: keys have no rights of their own */
 
 /* One word after the other; "": there are no more. */
 static const char *next_word(const char *text, char out[64])
@@ -44,15 +44,9 @@ static void grant(const char *words)
     }
 }
 
-static int start(void **state)
+static void start_as(const struct test_redis_options *options)
 {
-    (void)state;
-    static const char *const names[] = {"client", "worker"};
-    test_redis_start(&redis, &(struct test_redis_options){.config = test_worker_user});
-    for (size_t i = 0; i < TEST_COUNT(urls); i++) {
-        (void)snprintf(urls[i], sizeof urls[i], "redis-socket://%s:secret@%s", names[i],
-                       redis.socket_path);
-    }
+    test_redis_start(&redis, options);
     (void)test_redis_do(&redis, "ACL SETUSER client on >secret -@all resetchannels %s",
                         "&__redis__:invalidate");
     is_old = strcmp(test_redis_do(&redis, "ACL SETUSER client %s", "%R~x"), "OK") != 0;
@@ -60,6 +54,54 @@ static int start(void **state)
     grant(is_old ? "~asynq:*" : keys);
     grant(rights);
     grant(rare_right);
+}
+
+/* Where the users are named to the left of this place. */
+static void set_urls(const char *scheme, const char *place)
+{
+    static const char *const names[] = {"client", "worker"};
+    for (size_t i = 0; i < TEST_COUNT(urls); i++) {
+        (void)snprintf(urls[i], sizeof urls[i], "%s://%s:secret@%s", scheme, names[i], place);
+    }
+}
+
+static int start(void **state)
+{
+    (void)state;
+    start_as(&(struct test_redis_options){.config = test_worker_user});
+    set_urls("redis-socket", redis.socket_path);
+    return 0;
+}
+
+static int start_with_tls(void **state)
+{
+    (void)state;
+    start_as(&(struct test_redis_options){.config = test_worker_user, .tls = true});
+    set_urls("rediss", redis.tls_url + strlen("rediss://"));
+    return 0;
+}
+
+static bool is_formed(void *user)
+{
+    (void)user;
+    return strstr(test_redis_do(&redis, "CLUSTER INFO"), "cluster_state:ok") != NULL;
+}
+
+/* Of one node, which has all keys, with the right that the page adds. */
+static int start_cluster(void **state)
+{
+    (void)state;
+    char config[1024];
+    (void)snprintf(config, sizeof config,
+                   "cluster-enabled yes\ncluster-config-file nodes.conf\n%s +cluster|slots",
+                   test_worker_user);
+    start_as(&(struct test_redis_options){.config = config, .tcp = true});
+    grant("+cluster|slots");
+    for (int slot = 0; slot < 16384; slot++) {
+        (void)test_redis_do(&redis, "CLUSTER ADDSLOTS %d", slot);
+    }
+    assert_true(test_until(is_formed, NULL));
+    set_urls("redis-cluster", redis.tcp_url + strlen("redis://"));
     return 0;
 }
 
@@ -213,6 +255,16 @@ static void all_that_a_client_does_is_allowed(void **state)
     assert_null(refused());
 }
 
+static void all_that_a_client_does_is_allowed_over_tls(void **state)
+{
+    all_that_a_client_does_is_allowed(state);
+}
+
+static void all_that_a_client_does_is_allowed_on_a_cluster(void **state)
+{
+    all_that_a_client_does_is_allowed(state);
+}
+
 static void each_right_is_needed(void **state)
 {
     (void)state;
@@ -275,6 +327,10 @@ static void what_a_worker_does_is_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(all_that_a_client_does_is_allowed, start, stop),
+    cmocka_unit_test_setup_teardown(all_that_a_client_does_is_allowed_over_tls, start_with_tls,
+                                    stop),
+    cmocka_unit_test_setup_teardown(all_that_a_client_does_is_allowed_on_a_cluster, start_cluster,
+                                    stop),
     cmocka_unit_test_setup_teardown(each_right_is_needed, start, stop),
     cmocka_unit_test_setup_teardown(what_a_worker_does_is_refused, start, stop),
 };
