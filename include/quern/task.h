@@ -161,6 +161,36 @@ typedef enum quern_cause {
 /* "retry", "lease expired", ...; a static string; NULL for a number that is not a cause. */
 QUERN_API const char *quern_cause_name(quern_cause cause);
 
+/* How a run ended. A newer library may report others. */
+typedef enum quern_run_end {
+    QUERN_RUN_DONE = 1,
+    QUERN_RUN_FAILED = 2,
+    QUERN_RUN_SNOOZED = 3,
+    QUERN_RUN_ARCHIVED = 4,     /* its handler, or its options, let it not be retried */
+    QUERN_RUN_CANCELLED = 5,    /* by hand, and the task was archived */
+    QUERN_RUN_GIVEN_BACK = 6,   /* its worker stopped */
+    QUERN_RUN_CHILD_DIED = 7,   /* the process of its handler */
+    QUERN_RUN_WORKER_DIED = 8,  /* its worker's process */
+    QUERN_RUN_LEASE_EXPIRED = 9 /* its worker did not extend the lease */
+} quern_run_end;
+
+/* "done", "failed", ...; a static string; NULL for a number that is none. */
+QUERN_API const char *quern_run_end_name(quern_run_end end);
+
+/* A run that has ended. */
+typedef struct quern_past_run {
+    int64_t started_at_ms; /* 0: not known */
+    int64_t ended_at_ms;
+    int64_t cpu_ms;       /* of its process and those it waited for; -1: not known */
+    int64_t memory_bytes; /* resident, the most there was; -1: not known */
+    const char *worker;   /* "host:pid:id", or its id; "": not known */
+    const char *error;    /* its first 200 bytes; "": none */
+    int32_t end;          /* a quern_run_end */
+    int32_t cause;        /* a quern_cause: why it was started */
+    int32_t exit_code;    /* of its command, or of the process that died; -1: none */
+    int32_t signal;       /* that killed its process; 0: none */
+} quern_past_run;
+
 /* A snapshot of one stored task. Immutable, so any thread may read it. It owns everything that its
  * accessors return. They do not check `info`, which must not be NULL. */
 typedef struct quern_task_info quern_task_info;
@@ -223,6 +253,14 @@ QUERN_API bool quern_task_info_orphaned(const quern_task_info *info);
 QUERN_API bool quern_task_info_existing(const quern_task_info *info);
 QUERN_API int32_t quern_task_info_progress(const quern_task_info *info); /* percent; -1: none */
 QUERN_API const char *quern_task_info_progress_note(const quern_task_info *info); /* "": none */
+/* Its last runs that quern's workers ended, 10 at most; 0 is the latest, NULL: there are no more.
+ * Runs of Go's workers are not noted, nor the run of a task that is gone with it. Only of one task
+ * (quern_inspector_task and the like); a list has none. */
+QUERN_API size_t quern_task_info_run_count(const quern_task_info *info);
+QUERN_API const quern_past_run *quern_task_info_run_at(const quern_task_info *info, size_t index);
+/* When the lease of the present run ends, unless it is extended; 0: it is not active, or this is
+ * not known. */
+QUERN_API int64_t quern_task_info_lease_until_at_ms(const quern_task_info *info);
 /* Frees an info that a call returned in ret_info. NULL is allowed. */
 QUERN_API void quern_task_info_free(quern_task_info *info);
 

@@ -194,10 +194,12 @@ enum qn_outcome_kind {
 struct qn_outcome {
     const struct qn_leased *run;
     enum qn_outcome_kind kind;
-    bool started;       /* its handler was called; else its end releases no brake */
-    quern_cause cause;  /* give-back and crash: why the next run will happen */
-    int64_t delay_ms;   /* retry, snooze and aside */
-    int64_t lived_ms;   /* crash: how long the run lived */
+    bool started;                     /* its handler was called; else its end releases no brake */
+    quern_cause cause;                /* give-back and crash: why the next run will happen */
+    int64_t delay_ms;                 /* retry, snooze and aside */
+    int64_t lived_ms;                 /* how long the run lived; 0 if it never started */
+    int64_t ago_ms;                   /* how long ago it ended */
+    const struct qn_run_facts *facts; /* of its process; NULL: none */
     const char *error;  /* NULL: none; valid UTF-8, at most QN_ERROR_TEXT_SIZE_MAX bytes */
     const void *result; /* done: replaces the result when has_result */
     size_t result_size;
@@ -215,8 +217,7 @@ static inline bool qn_outcome_has_begun(const struct qn_outcome *outcome)
 enum qn_applied {
     QN_APPLIED = 0,
     QN_STALE,    /* the token is no longer valid: nothing was changed */
-    QN_SALVAGED, /* done: the lease was lost, but the task had not been started again: counted
-                  * once */
+    QN_SALVAGED, /* done: the lease was lost, but the task had not started since: counted once */
     QN_ARCHIVED, /* retry or crash: applied, and the task is now in the archive */
     QN_UNMOVED   /* applied with its change, but the task is still in its queue: the other one has a
                   * task with its id, or with its lock, or cannot take one */

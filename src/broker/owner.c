@@ -130,6 +130,12 @@ static bool is_hidden(int64_t pid)
     return kill((pid_t)pid, 0) == 0 || errno == EPERM;
 }
 
+int64_t qn_owner_pid(const char *text)
+{
+    struct owner owner;
+    return parse(text, &owner) ? owner.pid : 0;
+}
+
 enum qn_owner_state qn_owner_judge(const char *text)
 {
     struct owner owner;

@@ -26,6 +26,8 @@ enum qn_owner_state qn_owner_judge(const char *owner);
 /* When one of its leases has expired, it is taken for dead after this time already. */
 #define QN_HEARTBEAT_MS_LAPSED 15000
 bool qn_owner_lives(const char *owner, int64_t heartbeat_at_ms, int64_t now_ms);
+/* 0: malformed. */
+int64_t qn_owner_pid(const char *owner);
 /* The id of this boot of the kernel; false when it cannot be read. */
 bool qn_owner_boot_id(char out[QN_BOOT_ID_SIZE]);
 /* Whether it names this boot of this kernel (then its leases are on our boot clock). */

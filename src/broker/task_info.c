@@ -7,10 +7,14 @@
 #include "base/assert.h"
 #include "base/memory/alloc.h"
 #include "broker/block.h"
+#include "task/past_runs.h"
 
 quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
 {
-    size_t size = sizeof *info + qn_block_task_size(&info->task) +
+    size_t runs_text_size = 0;
+    size_t run_count = qn_past_runs_count(info->runs, &runs_text_size);
+    size_t runs_size = run_count * sizeof(quern_past_run) + runs_text_size;
+    size_t size = sizeof *info + runs_size + qn_block_task_size(&info->task) +
                   qn_block_bytes_size(info->result, info->result_size) +
                   qn_block_text_size(info->error) + qn_block_text_size(info->worker) +
                   qn_block_text_size(info->progress_note);
@@ -19,12 +23,18 @@ quern_task_info *qn_task_info_copy(const struct quern_task_info *info)
         return NULL;
     }
     *copy = *info;
-    char *at = (char *)(copy + 1);
+    quern_past_run *runs = (quern_past_run *)(copy + 1);
+    char *at = (char *)(runs + run_count);
+    copy->runs = (struct qn_bytes){NULL, 0};
+    copy->past_runs = runs;
+    copy->past_run_count = run_count;
     qn_block_put_task(&at, &copy->task);
     copy->error = qn_block_put_text(&at, info->error);
     copy->worker = qn_block_put_text(&at, info->worker);
     copy->progress_note = qn_block_put_text(&at, info->progress_note);
     copy->result = qn_block_put_bytes(&at, info->result, info->result_size);
+    qn_past_runs_read(info->runs, run_count, runs, at);
+    at += runs_text_size;
     QN_ASSERT(at == (char *)copy + size);
     return copy;
 }
@@ -243,6 +253,21 @@ int32_t quern_task_info_progress(const quern_task_info *info)
 const char *quern_task_info_progress_note(const quern_task_info *info)
 {
     return text_of(info->progress_note);
+}
+
+size_t quern_task_info_run_count(const quern_task_info *info)
+{
+    return info->past_run_count;
+}
+
+const quern_past_run *quern_task_info_run_at(const quern_task_info *info, size_t index)
+{
+    return index < info->past_run_count ? &info->past_runs[index] : NULL;
+}
+
+int64_t quern_task_info_lease_until_at_ms(const quern_task_info *info)
+{
+    return info->lease_until_ms;
 }
 
 void quern_task_info_free(quern_task_info *info)

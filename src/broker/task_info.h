@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/memory/view.h"
 #include "quern/inspector.h"
 #include "task/task.h"
 
@@ -31,6 +32,12 @@ struct quern_task_info {
     int64_t deleted_at_ms; /* 0: it is not in the trash */
     int32_t progress;      /* -1: none */
     const char *progress_note;
+    int64_t lease_until_ms; /* wall clock; 0: none */
+    int32_t cancel;         /* of its present run is asked for: an enum qn_cancel; of one task */
+    struct qn_bytes runs;   /* its past ones as they are stored (task/past_runs.h) */
+    /* The same, of a copy. */
+    const quern_past_run *past_runs;
+    size_t past_run_count;
 };
 /* A deep copy in one block; NULL when memory is out. Free with quern_task_info_free. */
 QUERN_NODISCARD quern_task_info *qn_task_info_copy(const struct quern_task_info *info);

@@ -18,6 +18,7 @@
 #include "cli/replay/save.h"
 #include "cli/service.h"
 #include "cli/verbs/task/export.h"
+#include "cli/verbs/task/runs.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
 #include "task/limits.h"
@@ -72,6 +73,7 @@ static void print_runs(const quern_task_info *info)
         qn_field_text("cause of run", cause);
     }
     print_given("worker", quern_task_info_worker(info));
+    qn_field_moment("lease until", quern_task_info_lease_until_at_ms(info));
     if (quern_task_info_orphaned(info)) {
         qn_field_text("orphaned", "its lease has expired; it waits for recovery");
     }
@@ -116,6 +118,7 @@ static void print_task(const quern_task_info *info)
     if (data != NULL) {
         qn_field_document("result", data, size);
     }
+    qn_task_runs_print(info);
 }
 
 struct inspection {
@@ -138,6 +141,9 @@ static int show_task(struct inspection *inspection, const quern_task_info *info)
     }
     if (inspection->cli->json) {
         json_t *object = qn_memory_must(qn_json_task(info));
+        (void)json_object_set_new(object, "lease_until_at_ms",
+                                  qn_json_moment(quern_task_info_lease_until_at_ms(info)));
+        (void)json_object_set_new(object, "runs", qn_task_runs_json(info));
         qn_json_set_text(object, "waits_because", reason.because);
         qn_json_set_text(object, "what_to_do", reason.advice);
         if (inspection->documents == NULL) {

@@ -123,6 +123,7 @@ static quern_outcome outcome_of(quern_run *run, const quern_task *task,
     static const struct qn_orders none = {0};
     const struct qn_orders *orders = end->cancelled ? &none : given;
     run->output_dropped = end->stdout_dropped;
+    run->facts = end->is_lost ? run->facts : qn_death_text_facts(end->status, &end->usage);
     if (end->is_lost) {
         run->orphaned = true;
         return quern_run_fail(run, QUERN_RETRY, "the zygote of its command has ended");

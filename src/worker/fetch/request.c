@@ -77,20 +77,22 @@ static quern_cause cause_of_return(const struct qn_leased *leased, bool started,
     return inherits && leased->cause != QUERN_CAUSE_NONE ? leased->cause : cause;
 }
 
-static void add_outcome(struct qn_exchange_request *request, struct quern_run *run)
+static void add_outcome(struct qn_exchange_request *request, struct quern_run *run,
+                        int64_t now_mono_ns)
 {
     const struct qn_verdict *verdict = &run->verdict;
     size_t i = request->exchange.outcome_count++;
     bool started = qn_run_began(run);
     bool result_is_final = run->phase != QN_RUN_FENCED; /* else its handler may still write it */
+    int64_t ended_at_ns = result_is_final ? run->ended_at_mono_ns : now_mono_ns;
     request->ended[i] = run;
     request->outcomes[i] = (struct qn_outcome){
         .run = run->leased,
         .kind = verdict->offered ? verdict->kind : QN_ENDED,
         .started = started,
-        .lived_ms = verdict->kind == QN_CRASH
-                        ? (run->ended_at_mono_ns - run->started_at_mono_ns) / QN_NS_PER_MS
-                        : 0,
+        .lived_ms = started ? (ended_at_ns - run->started_at_mono_ns) / QN_NS_PER_MS : 0,
+        .ago_ms = (now_mono_ns - ended_at_ns) / QN_NS_PER_MS,
+        .facts = result_is_final && run->facts.known ? &run->facts : NULL,
         .cause = cause_of_return(run->leased, started, verdict->cause),
         .delay_ms = verdict->delay_ms,
         .error = verdict->error,
@@ -149,7 +151,7 @@ static bool must_wait(const struct quern_worker *worker, const struct quern_run 
 /* With mutex held. Runs whose end is not reported to the broker are moved to `silent`, those that
  * must wait for an earlier answer are kept. */
 static void add_outcomes(struct quern_worker *worker, struct qn_exchange_request *request,
-                         struct qn_list *silent)
+                         struct qn_list *silent, int64_t now_mono_ns)
 {
     struct qn_run_table *table = &worker->run_table;
     size_t bytes = 0;
@@ -159,7 +161,7 @@ static void add_outcomes(struct quern_worker *worker, struct qn_exchange_request
         if (is_reported(worker, run) && must_wait(worker, run)) {
             qn_list_append(&worker->pump.leftovers.kept, &run->phase_node);
         } else if (is_reported(worker, run)) {
-            add_outcome(request, run);
+            add_outcome(request, run, now_mono_ns);
             bytes += size_of(&request->outcomes[request->exchange.outcome_count - 1]);
         } else {
             qn_list_append(silent, &run->phase_node);
@@ -308,7 +310,7 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
         .applied = request->applied, .runs = request->leased, .unanswered = request->unanswered};
     (void)pthread_mutex_lock(&worker->mutex);
     add_unplaced(&worker->pump, request);
-    add_outcomes(worker, request, &silent);
+    add_outcomes(worker, request, &silent, now_mono_ns);
     bool leaves = worker->state != QN_WORKER_RUNNING && !worker->fallen;
     request->exchange.is_leaving = leaves || atomic_load(&worker->quiet);
     add_room(worker, request, now_mono_ns);

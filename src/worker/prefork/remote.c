@@ -196,6 +196,7 @@ static void set_facts(struct quern_run *run, const struct qn_prefork_death *deat
     };
     run->signal = WIFSIGNALED(death->status) ? WTERMSIG(death->status) : 0;
     qn_run_set_error(run, text, qn_death_text(&facts, text, sizeof text));
+    run->facts = qn_death_text_facts(death->status, &death->usage);
 }
 
 /* A run that had not started goes to another child. One that has begun by then (its child died just

@@ -102,6 +102,21 @@ static void add_usage(struct text *text, const struct rusage *usage)
     }
 }
 
+struct qn_run_facts qn_death_text_facts(int status, const struct rusage *usage)
+{
+    struct qn_run_facts facts = {.known = true, .cpu_ms = -1, .memory_kib = -1, .exit_code = -1};
+    if (WIFEXITED(status)) {
+        facts.exit_code = WEXITSTATUS(status);
+    } else if (WIFSIGNALED(status)) {
+        facts.signal = WTERMSIG(status);
+    }
+    if (usage != NULL) {
+        facts.cpu_ms = ms_of(&usage->ru_utime) + ms_of(&usage->ru_stime);
+        facts.memory_kib = usage->ru_maxrss;
+    }
+    return facts;
+}
+
 struct qn_bytes qn_death_text_last_lines(struct qn_bytes stderr_text, size_t size_max)
 {
     const char *data = stderr_text.data;

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "base/memory/view.h"
+#include "task/past_runs.h"
 
 struct qn_death_facts {
     int status;                  /* as of waitpid */
@@ -26,6 +27,8 @@ struct qn_death_facts {
  * lines. Bytes that are not UTF-8 stay. A text that does not fit loses the older lines of stderr,
  * then the outer frames. Returns its length. */
 size_t qn_death_text(const struct qn_death_facts *facts, char *out, size_t out_size);
+/* The same as numbers. status: as of waitpid; usage NULL: not known. */
+struct qn_run_facts qn_death_text_facts(int status, const struct rusage *usage);
 /* What remains of stderr in at most size_max bytes: its last lines, without the white space at the
  * end. */
 struct qn_bytes qn_death_text_last_lines(struct qn_bytes stderr_text, size_t size_max);

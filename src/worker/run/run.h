@@ -15,6 +15,7 @@
 #include "quern/mux.h"
 #include "quern/run.h"
 #include "task/limits.h"
+#include "task/past_runs.h"
 #include "worker/policy/handler_options.h"
 
 struct qn_launcher;
@@ -136,13 +137,14 @@ struct quern_run {
     bool crashed;  /* (h) the process of its handler died */
     int signal;    /* (h) of which it died; 0: of none */
     bool orphaned; /* (h) its command ended with the zygote: no fault of it is known */
-    bool not_started;        /* (h) no process could be made for it: no fault of the task */
-    uint64_t output_dropped; /* (h) bytes of its command's stdout beyond the limit */
-    bool progress_garbled;   /* (h) its command is the first to write garbage as its progress */
-    char *wrong_order;       /* (h) owned; a line of its command that looks like an order */
-    const char *replaced;    /* (h) static; why a process that stays had to be; NULL: none had */
-    char *stderr_text;       /* (h) owned; stderr of a command that succeeded */
-    char *error;             /* (h) owned; NULL: none */
+    bool not_started;          /* (h) no process could be made for it: no fault of the task */
+    uint64_t output_dropped;   /* (h) bytes of its command's stdout beyond the limit */
+    bool progress_garbled;     /* (h) its command is the first to write garbage as its progress */
+    char *wrong_order;         /* (h) owned; a line of its command that looks like an order */
+    const char *replaced;      /* (h) static; why a process that stays had to be; NULL: none had */
+    char *stderr_text;         /* (h) owned; stderr of a command that succeeded */
+    struct qn_run_facts facts; /* (h) of its process */
+    char *error;               /* (h) owned; NULL: none */
     char error_class[QN_ERROR_CLASS_SIZE_MAX + 1]; /* (h) "": none */
     void *result;                                  /* (h) owned; written with the outcome */
     size_t result_size;

@@ -14,6 +14,7 @@
 #include "quern/task.h"
 #include "task/limit.h"
 #include "task/limits.h"
+#include "task/past_runs.h"
 
 static void constants_stand_in_scripts_as_numbers(void **state)
 {

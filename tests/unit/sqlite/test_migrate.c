@@ -15,7 +15,7 @@
 static const char *const queues[] = {"default"};
 
 static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4,
-                                    sql_schema_5};
+                                    sql_schema_5, sql_schema_6};
 
 /* Its active task has a lease of another boot. */
 static void make_file(const struct lib_sqlite *place, int64_t version)
@@ -56,6 +56,10 @@ static void make_file(const struct lib_sqlite *place, int64_t version)
     if (version >= 4) { /* made with the first task of a group */
         lib_sqlite_exec(place->path, sql_late_group);
         lib_sqlite_exec(place->path, sql_late_set);
+    }
+    if (version >= 5) {
+        lib_sqlite_exec(place->path,
+                        "UPDATE quern_task SET level = min(crash_count, 4) WHERE crash_count > 0");
     }
     (void)chmod(place->path, 0600);
 }

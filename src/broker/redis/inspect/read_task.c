@@ -17,12 +17,37 @@
 #include "broker/redis/schema/task_fields.h"
 #include "task/limits.h"
 
-enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, ASIDE, TRASH, FIELD_COUNT };
+/* TRASH is read only of tasks that lie there, the last two only of one that was searched for. */
+enum {
+    MSG,
+    STATE,
+    SINCE,
+    GROUP,
+    RESULT,
+    OPTS,
+    PAST,
+    RUN,
+    PROGRESS,
+    ASIDE,
+    TRASH,
+    RUNS,
+    CANCEL,
+    FIELD_COUNT
+};
 static const char *const field_names[FIELD_COUNT] = {
-    [MSG] = "msg",           [STATE] = "state",       [SINCE] = "pending_since",
-    [GROUP] = "group",       [RESULT] = "result",     [OPTS] = "quern_opts",
-    [PAST] = "quern_past",   [RUN] = "quern_run",     [PROGRESS] = "quern_progress",
-    [ASIDE] = "quern_aside", [TRASH] = "quern_trash",
+    [MSG] = "msg",
+    [STATE] = "state",
+    [SINCE] = "pending_since",
+    [GROUP] = "group",
+    [RESULT] = "result",
+    [OPTS] = "quern_opts",
+    [PAST] = "quern_past",
+    [RUN] = "quern_run",
+    [PROGRESS] = "quern_progress",
+    [ASIDE] = "quern_aside",
+    [TRASH] = "quern_trash",
+    [RUNS] = "quern_runs",
+    [CANCEL] = "quern_cancel",
 };
 
 struct reading {
@@ -165,6 +190,22 @@ static void fill_run(const struct qn_place *place, const struct qn_task_entry *e
         }
     }
     info->orphaned = until_ms <= place->now_ms;
+    info->lease_until_ms = qn_moment_ms_of(until_ms);
+}
+
+/* What only one task shows. */
+static void fill_alone(const struct qn_place *place, const struct hash *hash,
+                       struct quern_task_info *info)
+{
+    if (!place->alone) {
+        return;
+    }
+    info->runs = (struct qn_bytes){hash->fields[RUNS]->data, text_size(hash->fields[RUNS])};
+    const char *cancel = qn_reply_text(hash->fields[CANCEL]);
+    bool is_asked = place->state == QUERN_TASK_ACTIVE && cancel[0] != '\0';
+    info->cancel = !is_asked                        ? QN_CANCEL_NONE
+                   : strcmp(cancel, "archive") == 0 ? QN_CANCEL_ARCHIVE
+                                                    : QN_CANCEL_RETRY;
 }
 
 /* "percent note" */
@@ -207,6 +248,7 @@ static void fill_readable(const struct qn_place *place, const struct qn_task_ent
     fill_moments(place, entry, hash, info);
     fill_run(place, entry, hash, info);
     fill_progress(hash, info);
+    fill_alone(place, hash, info);
 }
 
 /* Shows the readable parts of a damaged task. */
@@ -372,6 +414,11 @@ static void ask_leases(struct qn_pipeline *pipeline, const struct reading *readi
     }
 }
 
+static size_t count_fields(const struct qn_place *place)
+{
+    return place->alone ? FIELD_COUNT : place->in_trash ? RUNS : TRASH;
+}
+
 static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *reading,
                       const struct part *part)
 {
@@ -379,7 +426,7 @@ static void ask_tasks(struct qn_pipeline *pipeline, const struct reading *readin
         qn_pipeline_command(pipeline, "HMGET");
         qn_pipeline_limit(pipeline, QN_REPLY_TASKS_MAX);
         add_key(pipeline, reading->place, &reading->entries[i]);
-        for (size_t j = 0; j < (reading->place->in_trash ? FIELD_COUNT : TRASH); j++) {
+        for (size_t j = 0; j < count_fields(reading->place); j++) {
             qn_pipeline_text(pipeline, field_names[j]);
         }
     }

@@ -110,12 +110,13 @@ local function plan_fields(id, ...)
 end
 
 -- To a state that is a zset, with the score that it has there. past.keeps_token: pending_since
--- stays.
+-- stays; past.runs: the new quern_runs, nil: as it is.
 local function plan_move(id, state, score, past, message)
     local list = moved[state]
     list[#list + 1] = whole_number(score)
     list[#list + 1] = id
-    plan_fields(id, 'state', state, 'quern_past', past_text(past))
+    plan_fields(id, 'state', state, 'quern_past', past_text(past), past.runs and 'quern_runs',
+        past.runs)
     if message then
         plan_set(id, 'msg', message)
     end
@@ -153,7 +154,7 @@ local function plan_back(id, kept_place, place, past, since)
     back[#back + 1] = {id = id, place = place, at = #back}
     plan_charged(id, past, place)
     plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
-        whole_number(place))
+        whole_number(place), past.runs and 'quern_runs', past.runs)
     if since then
         plan_set(id, 'pending_since', since)
     end
@@ -166,7 +167,7 @@ local function plan_behind(id, past, since)
     plan_lock(id, 'pending', 0)
     plan_charged(id, past, place)
     plan_fields(id, 'state', 'pending', 'quern_past', past_text(past), 'quern_place',
-        whole_number(place))
+        whole_number(place), past.runs and 'quern_runs', past.runs)
     if since then
         plan_set(id, 'pending_since', since)
     end

@@ -1,6 +1,7 @@
 -- lib_outcomes.lua - outcomes that are not plain, for outcome.lua: they leave something behind, or
 -- free a lock, or come too late. Expects lib_done.lua, lib_lock.lua, lib_deaths.lua,
--- lib_fields.lua, lib_end.lua, lib_change.lua, `brake` (of the worker's host) and the set `ended`.
+-- lib_fields.lua, lib_runs.lua, lib_end.lua, lib_change.lua, `brake` (of the worker's host) and the
+-- set `ended`.
 -- `unstarted` gets the ids and fences of runs that were leased and returned before they had
 -- started: they count for no limit of starts.
 
@@ -10,9 +11,10 @@ local function leave(id)
 end
 
 -- Of a task that is alive under this token: past, run and place; else nil. A live one leaves.
-local function alive(id, token)
+-- entry: of the run, "": it is not noted.
+local function alive(id, token, entry)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_past', 'quern_run',
-        'quern_place', 'quern_opts')
+        'quern_place', 'quern_opts', 'quern_runs')
     if fields[1] ~= 'active' or fields[2] ~= token then
         -- bug TOKEN_UNCHECKED: if fields[1] ~= 'active' then
         return nil
@@ -20,7 +22,9 @@ local function alive(id, token)
     leave(id)
     local run = run_read(fields[4])
     run.place, run.opts = fields[5], fields[6]
-    return past_read(fields[3]), run
+    local past = past_read(fields[3])
+    past.runs = entry ~= '' and runs_text(entry, fields[7]) or nil
+    return past, run
 end
 
 -- A fence is the token without its random digits; it grows over all runs.
@@ -73,7 +77,9 @@ local function finish(id, token, lock, keep, salvages)
     end
     -- bug UNIQUE_LOCK_WRONG: local kept = lock
     if keep then
-        keep(past_read(fields_of(id, 'quern_past')[1]))
+        local more = fields_of(id, 'quern_past', 'quern_runs')
+        -- Where it is salvaged, its loss is noted as the newest one.
+        keep(past_read(more[1]), result == '2' and runs_older(more[2]) or more[2])
     else
         keys_gone[#keys_gone + 1] = T .. id
     end
@@ -92,9 +98,10 @@ function finishes.e(id, token, first)
     return finish(id, token, ARGV[first], nil, false)
 end
 function finishes.c(id, token, first)
-    return finish(id, token, ARGV[first], function(past)
+    return finish(id, token, ARGV[first], function(past, runs)
         local until_ms = now_ms + tonumber(ARGV[first + 1])
         past.ended_ms, past.since = now_ms, '0'
+        past.runs = runs_text(ARGV[first + 4], runs)
         if ARGV[first + 2] == '1' then
             plan_set(id, 'result', ARGV[first + 3])
         end
@@ -207,7 +214,7 @@ local function apply(kind, id, token, first)
     if finishes[kind] then
         return finishes[kind](id, token, first)
     end
-    local past, run = alive(id, token)
+    local past, run = alive(id, token, kind == 'm' and '' or ARGV[first + words_of(kind) - 1])
     if not past then
         return '1'
         -- bug FAILED_RUN_SALVAGED: return finish(id, token, nil, nil, true)

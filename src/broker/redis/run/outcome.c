@@ -148,12 +148,13 @@ static void put_plain(struct qn_pipeline *pipeline, const struct qn_exchange *ex
 static quern_status put_group(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
                               const size_t *nexts, size_t first, struct plan *plan)
 {
+    const struct qn_run_reporter reporter = {exchange->host, exchange->worker_id};
     quern_status status = QUERN_OK;
     put_plain(pipeline, exchange, nexts, first, plan);
     for (size_t i = first; status == QUERN_OK && i < exchange->outcome_count; i = nexts[i]) {
         if (!is_plain_at(exchange, i)) {
             take_place(plan, i);
-            status = qn_redis_outcome_put(pipeline, &exchange->outcomes[i], plan->err);
+            status = qn_redis_outcome_put(pipeline, &reporter, &exchange->outcomes[i], plan->err);
         }
     }
     qn_pipeline_text(pipeline, ""); /* ends the part of the queue */

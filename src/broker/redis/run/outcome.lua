@@ -6,21 +6,22 @@
 -- each start; for each other outcome a letter, id, token and its data; and "".
 --   u: done; lock
 --   e: dropped; lock
---   c: completed; lock, retention in ms, 1 if there is a result, the result
+--   c: completed; lock, retention in ms, 1 if there is a result, the result, entry
 --   r: to retry; delay in ms, cause, 1 if it counts as failed, 2 if it was put aside or had not
---      started, its failures with this one, error
---   a: archived; error
---   o: archived before it had started; error
+--      started, its failures with this one, error, entry
+--   a: archived; error, entry
+--   o: archived before it had started; error, entry
 --   m: the same; the whole message, in place of an unreadable one
---   g: given back; cause
+--   g: given back; cause, 1 if it had started, entry
 --   k: what the next one, of the same run (r, a, g), changes in its task: 1 if there is a payload,
 --      the payload, retry_max ('': as before), the queue where it goes ('': it stays). Behind a
 --      queue: its prefix, the key of all queues, the task's lock, what that is called there ('': it
 --      has none), 1 if the task holds it as long as it lives. It has no place in the reply
 --   n: it ended, its task was done before it began: only the brake is concerned
 --   x: crashed; cause, 1 if it had started, error, in words, how long it lived in ms, 1 if no
---      attempts are left
--- error: what the task keeps of it, behind "e:"; "": nothing new.
+--      attempts are left, entry
+-- error: what the task keeps of it, behind "e:"; "": nothing new. entry: of the run, for the past
+-- ones of its task (ends/lib_runs.lua); "": it is not noted.
 -- Reply: for each outcome, by queue, the plain ones first, 0 applied, 1 stale, 2 salvaged, 3
 -- archived, 4 applied, but it stays in its queue, ? not applied, since the server refused that
 -- queue; then the reply is a pair with the error. Where a key of a queue has the wrong type its
@@ -128,7 +129,7 @@ local words = nil
 
 -- How many words follow the letter, id and token of an outcome.
 local function words_of(kind)
-    words = words or {u = 1, e = 1, c = 4, r = 5, a = 1, o = 1, m = 1, g = 2, x = 6, n = 0}
+    words = words or {u = 1, e = 1, c = 5, r = 6, a = 2, o = 2, m = 1, g = 3, x = 7, n = 0}
     return words[kind]
 end
 
@@ -164,6 +165,7 @@ local function apply_all(Q, first, starts_at, others_at, after)
 -- include: lib_deaths.lua
 -- include: lib_varint.lua
 -- include: lib_fields.lua
+-- include: ends/lib_runs.lua
 -- include: lib_end.lua
 -- include: lib_change.lua
 -- include: lib_outcomes.lua

@@ -174,13 +174,9 @@ static quern_status put_change(struct qn_pipeline *pipeline, const struct qn_out
     return put_queue(pipeline, outcome, err);
 }
 
-quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
-                                  quern_error *err)
+static quern_status put_end(struct qn_pipeline *pipeline, const struct qn_outcome *outcome,
+                            quern_error *err)
 {
-    quern_status status = put_change(pipeline, outcome, err);
-    if (status != QUERN_OK) {
-        return status;
-    }
     switch (outcome->kind) {
     case QN_DONE:
     case QN_DROP:
@@ -214,4 +210,28 @@ quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline, const struct qn_
         return QUERN_OK;
     }
     return qn_error_set(err, QUERN_E_INVALID, "no such outcome");
+}
+
+/* Whether its task stays, with the entry of this run. */
+static bool has_entry(const struct qn_outcome *outcome)
+{
+    bool is_over = outcome->kind == QN_DROP || outcome->kind == QN_ENDED ||
+                   (outcome->kind == QN_DONE && outcome->run->task.retention_ms <= 0);
+    return !is_over;
+}
+
+quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline,
+                                  const struct qn_run_reporter *reporter,
+                                  const struct qn_outcome *outcome, quern_error *err)
+{
+    quern_status status = put_change(pipeline, outcome, err);
+    if (status == QUERN_OK) {
+        status = put_end(pipeline, outcome, err);
+    }
+    if (status == QUERN_OK && has_entry(outcome)) {
+        qn_past_run_text entry;
+        bool is_noted = qn_run_entry_write(outcome, reporter, entry);
+        qn_pipeline_text(pipeline, is_noted ? qn_arena_strdup(pipeline->arena, entry) : "");
+    }
+    return status;
 }

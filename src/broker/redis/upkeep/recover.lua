@@ -34,6 +34,7 @@ local now_ms = now_s * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- include: lib_deaths.lua
 -- include: lib_varint.lua
 -- include: lib_fields.lua
+-- include: ends/lib_runs.lua
 -- include: lib_end.lua
 -- include: lib_pages.lua
 
@@ -102,11 +103,11 @@ end
 -- The data of a task with a lease.
 local function entry_of(id, score)
     local fields = fields_of(id, 'state', 'pending_since', 'quern_run', 'quern_past', 'quern_place',
-        'quern_opts')
+        'quern_opts', 'quern_runs')
     local token = fields[2] or nil
     local entry = {id = id, token = token, past = past_read(fields[4]), place = fields[5],
         run = run_read(token and fields[3]), late_s = now_s - score, state = fields[1]}
-    entry.run.opts = fields[6]
+    entry.run.opts, entry.runs = fields[6], fields[7]
     local over_ms = score * 1000
     if token and math.ceil(entry.run.until_ms / 1000) == score then
         over_ms = entry.run.until_ms
@@ -283,8 +284,27 @@ local function end_of_go(entry)
     return false
 end
 
+-- The run as it is noted: of a dead worker it lived until the last sign of life at least.
+local function note_run(entry)
+    local worker, started_ms = entry.worker, number_of(entry.run.started_ms)
+    local ended_ms = worker.died and math.min(number_of(worker.heartbeat), now_ms) or now_ms
+    local ago_ms = ended_ms > started_ms and now_ms - ended_ms or 0
+    local who = string.sub(entry.run.worker, 1, 64)
+    if worker.host and worker.host ~= '' then
+        local pid = string.match(worker.owner, '^[^:]*:[^:]*:(%d+)') or ''
+        who = string.sub(worker.host, 1, 256) .. ':' .. pid .. ':' .. who
+    end
+    entry.past.runs = runs_text(string.format('%d %.0f %.0f %.0f - - - -\31%s\31',
+        worker.died and @QUERN_RUN_WORKER_DIED@ or @QUERN_RUN_LEASE_EXPIRED@, entry.past.cause,
+        math.max(now_ms - ago_ms - started_ms, 0), ago_ms, (string.gsub(who, '[%z\30\31]', ' '))),
+        entry.runs)
+end
+
 local function end_of_ours(entry)
     local worker = entry.worker
+    if entry.started then
+        note_run(entry)
+    end
     local charged = worker.runs and entry.started
     local retry_max, retried = 1, 0
     if entry.started then

@@ -36,6 +36,8 @@ QUERN_NODISCARD quern_status qn_sqlite_tasks_leases_over(struct qn_sqlite *self,
 struct qn_task_show {
     struct qn_conn *conn;
     int64_t leases_over_ms;
+    int64_t now_ms; /* wall clock, of the same moment; 0: ends of leases are not wanted */
+    bool with_runs; /* the past ones, too */
     bool (*on_task)(const quern_task_info *info, void *user);
     void *user;
     bool stopped; /* on_task returned false */

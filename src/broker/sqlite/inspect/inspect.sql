@@ -154,7 +154,8 @@ SELECT t.seq, t.id, coalesce(q.name, ''), t.type, t.state, t.payload, t.result, 
     t.enqueued_at_ms, t.due_at_ms, t.started_at_ms, t.completed_at_ms, t.cause, t.token,
     t.lease_until, coalesce(w.id, ''), t.progress, t.progress_note, t.headers, t.unique_key,
     t.start_by_at_ms, iif(t.place >> 48 BETWEEN -100 AND 100, -(t.place >> 48), 0),
-    nullif(substr(t.lane, 1, instr(t.lane, char(31)) - 1), ''), t.run_limits
+    nullif(substr(t.lane, 1, instr(t.lane, char(31)) - 1), ''), t.run_limits, t.runs,
+    t.cancel
 FROM quern_task AS t LEFT JOIN quern_queue AS q ON q.no = max(t.queue, -t.queue)
     LEFT JOIN quern_worker AS w ON w.no = t.worker AND t.state = 1
 WHERE t.seq = ?1;

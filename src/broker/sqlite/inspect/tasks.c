@@ -145,7 +145,12 @@ static void read_past(struct columns *columns, const struct qn_task_show *show,
     info->completed_at_ms = next_moment_ms(columns);
     info->cause = cause_of(next_int(columns));
     info->fence = (uint64_t)next_int(columns);
-    info->orphaned = next_int(columns) <= show->leases_over_ms && active;
+    int64_t lease_until_ms = next_int(columns); /* since boot */
+    info->orphaned = lease_until_ms <= show->leases_over_ms && active;
+    if (active && show->now_ms > 0 && show->leases_over_ms != INT64_MAX) {
+        info->lease_until_ms = qn_moment_ms_of(show->now_ms + qn_duration_ms_of(lease_until_ms) -
+                                               show->leases_over_ms);
+    }
     info->worker = next_text(columns);
     info->progress = (int32_t)qn_number_clamp(next_int(columns), -1, 100);
     info->progress_note = next_text(columns);
@@ -172,6 +177,10 @@ quern_status qn_sqlite_tasks_show(struct qn_task_show *show, int64_t seq, quern_
             (int32_t)qn_number_clamp(next_int(&columns), -QN_PRIORITY_MAX, QN_PRIORITY_MAX);
         info.task.limit_key = next_text_or_null(&columns);
         qn_run_limits_read(next_text_or_null(&columns), &info.task);
+        const char *runs = next_text_or_null(&columns);
+        runs = show->with_runs ? runs : NULL;
+        info.runs = (struct qn_bytes){runs, runs != NULL ? strlen(runs) : 0};
+        info.cancel = (int32_t)next_int(&columns);
         show->stopped = !show->on_task(&info, show->user);
     }
     return qn_query_finish(&query, err);
@@ -240,7 +249,10 @@ quern_status qn_sqlite_tasks(struct qn_broker *broker, const quern_task_filter *
     struct listing listing = {.filter = filter,
                               .skip = filter->offset,
                               .room = filter->limit == 0 ? LIMIT_DEFAULT : filter->limit,
-                              .show = {.on_task = on_task, .user = user}};
+                              .show = {.with_runs = filter->id != NULL,
+                                       .now_ms = qn_clock_wall_ms(broker->clock),
+                                       .on_task = on_task,
+                                       .user = user}};
     listing.seqs = qn_alloc_zero(listing.room, sizeof *listing.seqs);
     if (listing.seqs == NULL) {
         return qn_error_nomem(err);

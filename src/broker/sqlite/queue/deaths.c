@@ -7,6 +7,7 @@
 #include "broker/sqlite/queue/deaths.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bug.h"
 #include "base/text/number.h"
@@ -14,6 +15,7 @@
 #include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/store/query.h"
 #include "task/deaths.h"
+#include "task/past_runs.h"
 
 #define TEXT_SIZE (QN_ERROR_TEXT_SIZE_MAX + 100)
 
@@ -26,7 +28,19 @@ struct fate {
     bool is_spent;
     bool is_unique;
     int32_t unique_until;
+    qn_past_runs_text runs; /* "": as they were */
 };
+
+static void note_run(const struct qn_queue_counters *counters, const struct qn_end *end,
+                     const struct qn_query *query, struct fate *fate)
+{
+    fate->runs[0] = '\0';
+    if (end->run != NULL && end->run[0] != '\0') {
+        const char *text = qn_query_column_text(query, 9);
+        qn_past_runs_add(counters->now_ms, end->run, (struct qn_bytes){text, strlen(text)},
+                         fate->runs);
+    }
+}
 
 static quern_status read_task(struct qn_queue_counters *counters, const struct qn_end *end,
                               struct fate *fate, bool *ret_held, quern_error *err)
@@ -47,6 +61,7 @@ static quern_status read_task(struct qn_queue_counters *counters, const struct q
         fate->unique_until = sqlite3_column_int(query.statement, 7);
         bool is_spent = end->is_spent || sqlite3_column_int(query.statement, 5) != 0;
         fate->is_spent = is_spent && !QN_BUG(SPENT_RUN_AGAIN);
+        note_run(counters, end, &query, fate);
     }
     return qn_query_finish(&query, err);
 }
@@ -69,6 +84,7 @@ static quern_status write_task(struct qn_queue_counters *counters, const struct 
     qn_query_int(&query, counters->shift_ms);
     qn_query_int(&query, end->started ? 1 : 0);
     qn_query_int(&query, fate->deaths.level);
+    qn_query_text(&query, fate->runs[0] != '\0' ? fate->runs : NULL);
     quern_status status = qn_query_run(&query, NULL, err);
     if (status != QUERN_OK || !fate->is_unique) {
         return status;

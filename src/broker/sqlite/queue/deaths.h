@@ -20,6 +20,7 @@ struct qn_end {
     int64_t ok_at_ms;      /* of its queue on the host where it died */
     quern_cause cause;
     const char *error; /* NULL: none */
+    const char *run;   /* its entry (task/past_runs.h); NULL: it is not noted */
 };
 struct qn_ended {
     bool held; /* false: the lease was not valid any more, and nothing was changed */

@@ -5,8 +5,11 @@
  * lost, and the outcome is stale. Only success is worth salvaging then, and only if the task still
  * waits for its next run because of this very lease. Other necessary data (attempts, retention, the
  * lock's key) is in the run as it was leased; it must not be changed while the task is active. */
+#include <string.h>
+
 #include "base/bug.h"
 #include "base/error.h"
+#include "broker/past/run_entry.h"
 #include "broker/sqlite/queue/brake.h"
 #include "broker/sqlite/queue/deaths.h"
 #include "broker/sqlite/queue/locks.h"
@@ -56,6 +59,52 @@ static quern_status finish(struct qn_query *query, bool *ret_changed, quern_erro
     return status;
 }
 
+/* An outcome that leaves the task there. */
+struct ending {
+    const struct qn_outcome *outcome;
+    bool salvages;
+};
+
+/* The past runs of the task with this one. A task that never ran before has none, which need not be
+ * read. Of one that is salvaged the newest is this run's loss, which this end replaces. */
+static quern_status add_run(struct qn_queue_counters *counters, const struct ending *ending,
+                            const char *entry, qn_past_runs_text out, quern_error *err)
+{
+    struct qn_query query;
+    const struct qn_outcome *outcome = ending->outcome;
+    if (!ending->salvages && outcome->run->cause == QUERN_CAUSE_NONE) {
+        qn_past_runs_add(counters->now_ms, entry, (struct qn_bytes){NULL, 0}, out);
+        return QUERN_OK;
+    }
+    quern_status status = start(counters, outcome, sql_outcome_runs, &query, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    const char *text = qn_query_row(&query) ? qn_query_column_text(&query, 0) : "";
+    struct qn_bytes before = {text, strlen(text)};
+    before = ending->salvages ? qn_past_runs_older(before) : before;
+    qn_past_runs_add(counters->now_ms, entry, before, out);
+    return qn_query_finish(&query, err);
+}
+
+/* The same with its past runs as the last parameter; NULL: they stay as they are. */
+static quern_status finish_noted(struct qn_queue_counters *counters, const struct ending *ending,
+                                 struct qn_query *query, bool *ret_changed, quern_error *err)
+{
+    const struct qn_run_reporter reporter = {counters->host, counters->worker_id};
+    qn_past_run_text entry;
+    qn_past_runs_text runs;
+    bool is_noted = qn_run_entry_write(ending->outcome, &reporter, entry);
+    quern_status status = is_noted ? add_run(counters, ending, entry, runs, err) : QUERN_OK;
+    if (status != QUERN_OK) {
+        quern_status finished = qn_query_finish(query, NULL);
+        (void)finished; /* the first error is reported */
+        return status;
+    }
+    qn_query_text(query, is_noted ? runs : NULL);
+    return finish(query, ret_changed, err);
+}
+
 /* Counts an end that is not a death. An end before the start is no evidence about the host. */
 static void count(struct qn_queue_counters *counters, struct qn_counted_queue *queue,
                   const struct qn_outcome *outcome, bool failed)
@@ -77,10 +126,11 @@ static quern_status delete_task(struct qn_queue_counters *counters,
 }
 
 static quern_status complete_task(struct qn_queue_counters *counters,
-                                  const struct qn_outcome *outcome, const char *sql,
-                                  bool *ret_changed, quern_error *err)
+                                  const struct qn_outcome *outcome, bool salvage, bool *ret_changed,
+                                  quern_error *err)
 {
     struct qn_query query;
+    const char *sql = salvage ? sql_salvage_complete : sql_outcome_complete;
     quern_status status = start(counters, outcome, sql, &query, err);
     if (status != QUERN_OK) {
         return status;
@@ -90,7 +140,7 @@ static quern_status complete_task(struct qn_queue_counters *counters,
     qn_query_int(&query, outcome->has_result ? 1 : 0);
     /* An empty result is not the same as none. */
     qn_query_blob(&query, outcome->result != NULL ? outcome->result : "", outcome->result_size);
-    return finish(&query, ret_changed, err);
+    return finish_noted(counters, &(struct ending){outcome, salvage}, &query, ret_changed, err);
 }
 
 /* Done and drop: the task leaves the queue. */
@@ -99,8 +149,7 @@ static quern_status finish_task(struct qn_queue_counters *counters,
                                 quern_error *err)
 {
     if (outcome->kind == QN_DONE && outcome->run->task.retention_ms > 0) {
-        const char *sql = salvage ? sql_salvage_complete : sql_outcome_complete;
-        return complete_task(counters, outcome, sql, ret_changed, err);
+        return complete_task(counters, outcome, salvage, ret_changed, err);
     }
     const char *sql = salvage ? sql_salvage_delete : sql_outcome_delete;
     return delete_task(counters, outcome, sql, ret_changed, err);
@@ -145,7 +194,7 @@ static quern_status apply_archive(struct qn_queue_counters *counters,
     qn_query_int(&query, counters->now_ms);
     qn_query_text(&query, outcome->error);
     bool changed = false;
-    status = finish(&query, &changed, err);
+    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         count(counters, queue, outcome, true);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
@@ -194,7 +243,7 @@ static quern_status apply_later(struct qn_queue_counters *counters, struct qn_co
     qn_query_int(&query, counters->shift_ms);
     qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
-    status = finish(&query, &changed, err);
+    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         const struct qn_task *task = &outcome->run->task;
         count(counters, queue, outcome, failed);
@@ -238,7 +287,7 @@ static quern_status apply_give_back(struct qn_queue_counters *counters,
     qn_query_int(&query, outcome->cause);
     qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
-    status = finish(&query, &changed, err);
+    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         counters->wake = true;
         *ret_applied = QN_APPLIED;
@@ -273,7 +322,10 @@ static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_co
                          .ok_at_ms = queue->brake.ok_at_ms,
                          .cause = outcome->cause,
                          .error = outcome->error};
+    const struct qn_run_reporter reporter = {counters->host, counters->worker_id};
+    qn_past_run_text entry;
     int64_t token = 0;
+    end.run = qn_run_entry_write(outcome, &reporter, entry) ? entry : NULL;
     quern_status status = token_of(counters, outcome, &token, err);
     end.token = (uint64_t)token;
     struct qn_ended ended = {0};

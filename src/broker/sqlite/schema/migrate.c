@@ -9,7 +9,8 @@
 
 /* migrations[n] leads from version n to n + 1. */
 static const char *const migrations[QN_SQLITE_SCHEMA_VERSION] = {
-    sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4, sql_schema_5, sql_schema_6};
+    sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4,
+    sql_schema_5, sql_schema_6, sql_schema_7};
 
 quern_status qn_sqlite_migrate(struct qn_conn *conn, int64_t from, int64_t to, quern_error *err)
 {

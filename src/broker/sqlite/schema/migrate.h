@@ -5,7 +5,7 @@
 
 #include "broker/sqlite/store/conn.h"
 
-#define QN_SQLITE_SCHEMA_VERSION 6
+#define QN_SQLITE_SCHEMA_VERSION 7
 
 /* Runs the migrations from version `from` to version `to`, without noting that. */
 QUERN_NODISCARD quern_status qn_sqlite_migrate(struct qn_conn *conn, int64_t from, int64_t to,

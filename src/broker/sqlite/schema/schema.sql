@@ -322,3 +322,8 @@ CREATE INDEX quern_trash_until ON quern_trash (until_ms);
 -- How much of the queue is there.
 ALTER TABLE quern_queue ADD COLUMN trash_count INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE quern_queue ADD COLUMN trash_bytes INTEGER NOT NULL DEFAULT 0;
+
+-- name: schema_7
+
+-- Its last runs (src/task/past_runs.h); NULL: none is noted.
+ALTER TABLE quern_task ADD COLUMN runs TEXT;

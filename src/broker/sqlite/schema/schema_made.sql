@@ -81,6 +81,7 @@ CREATE TABLE quern_task (
     lane            TEXT,
     level           INTEGER,
     run_limits      TEXT,
+    runs            TEXT,
     CHECK ((state = 1) = (lease_until > 0)),
     CHECK (retry_count <= retry_max),
     CHECK (state <> 7 OR grp IS NOT NULL)

@@ -36,6 +36,7 @@
 #include "broker/sqlite/wake/waiters.h"
 #include "task/brake.h"
 #include "task/deaths.h"
+#include "task/past_runs.h"
 
 #define LEASE_VOID 1 /* quern_task.lease_until */
 
@@ -47,6 +48,7 @@ struct lease {
     int64_t worker;
     int64_t lease_until;
     int64_t started_at_ms;
+    quern_cause begun; /* why its run was started */
     quern_cause cause; /* why it ends; not read */
 };
 
@@ -163,7 +165,8 @@ static quern_status read_leases(struct recovering *recovering, struct qn_query *
             .started = sqlite3_column_int(query->statement, 3) != 0,
             .worker = sqlite3_column_int64(query->statement, 4),
             .lease_until = sqlite3_column_int64(query->statement, 5),
-            .started_at_ms = qn_query_column_sane(query, 6)};
+            .started_at_ms = qn_query_column_sane(query, 6),
+            .begun = (quern_cause)sqlite3_column_int(query->statement, 7)};
         memory = lease->id != NULL;
     }
     *ret_count = count;
@@ -189,16 +192,51 @@ static quern_status describe_death(struct recovering *recovering,
     return status;
 }
 
+static struct qn_worker_fate *find_worker(const struct recovering *recovering, int64_t no)
+{
+    for (size_t i = 0; i < recovering->fates.count; i++) {
+        if (recovering->fates.workers[i].death.no == no) {
+            return &recovering->fates.workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* The run as it is noted: that of a dead worker lived until the last sign of life at least. */
+static const char *write_entry(const struct recovering *recovering, const struct lease *lease,
+                               qn_past_run_text out)
+{
+    const struct qn_worker_fate *worker = find_worker(recovering, lease->worker);
+    bool died = lease->cause == QUERN_CAUSE_WORKER_DIED;
+    int64_t now_ms = recovering->counters.now_ms;
+    int64_t seen_at_ms = died && worker != NULL ? worker->heartbeat_at_ms : now_ms;
+    bool is_later = seen_at_ms > lease->started_at_ms && seen_at_ms < now_ms;
+    int64_t ago_ms = is_later ? now_ms - seen_at_ms : 0;
+    const struct qn_past_run run = {
+        .end = died ? QUERN_RUN_WORKER_DIED : QUERN_RUN_LEASE_EXPIRED,
+        .cause = lease->begun,
+        .took_ms = now_ms - ago_ms - lease->started_at_ms,
+        .ago_ms = ago_ms,
+        .host = worker != NULL ? worker->death.host : NULL,
+        .pid = worker != NULL ? qn_owner_pid(worker->owner) : 0,
+        .worker_id = worker != NULL ? worker->id : NULL,
+    };
+    (void)qn_past_run_write(&run, out);
+    return out;
+}
+
 /* worker: the one that has died; NULL: none. */
 static quern_status end_lease(struct recovering *recovering, struct qn_counted_queue *queue,
                               const struct lease *lease, struct qn_worker_fate *worker,
                               quern_error *err)
 {
+    qn_past_run_text entry;
     struct qn_end end = {.seq = lease->seq,
                          .token = lease->token,
                          .started = lease->started,
                          .started_at_ms = lease->started_at_ms,
-                         .cause = lease->cause};
+                         .cause = lease->cause,
+                         .run = lease->started ? write_entry(recovering, lease, entry) : NULL};
     struct qn_ended ended = {0};
     bool is_charged = worker != NULL && !qn_worker_fate_is_excused(&recovering->fates, worker);
     quern_status status =
@@ -235,16 +273,6 @@ static quern_status end_worker(struct recovering *recovering, struct qn_counted_
         status = end_lease(recovering, queue, &recovering->leases[i], worker, err);
     }
     return status;
-}
-
-static struct qn_worker_fate *find_worker(const struct recovering *recovering, int64_t no)
-{
-    for (size_t i = 0; i < recovering->fates.count; i++) {
-        if (recovering->fates.workers[i].death.no == no) {
-            return &recovering->fates.workers[i];
-        }
-    }
-    return NULL;
 }
 
 /* A lease is void after a reboot, or when its worker has withdrawn. A worker that is silent when

@@ -25,11 +25,11 @@ SELECT 1 FROM quern_task WHERE state = 1 AND lease_until <= ?1 LIMIT 1;
 -- The plus signs keep SQLite from walking through all tasks of the queue by the index of ids:
 -- active tasks are few, and in an index of their own.
 -- name: recover_of_worker
-SELECT seq, token, id, started, worker, lease_until, started_at_ms FROM quern_task
+SELECT seq, token, id, started, worker, lease_until, started_at_ms, cause FROM quern_task
 WHERE state = 1 AND +queue = ?1 AND worker = ?2 LIMIT ?3;
 
 -- name: recover_expired
-SELECT seq, token, id, started, worker, lease_until, started_at_ms FROM quern_task
+SELECT seq, token, id, started, worker, lease_until, started_at_ms, cause FROM quern_task
 WHERE state = 1 AND +queue = ?1 AND lease_until <= ?2
     AND (lease_until, worker, seq) > (?3, ?4, ?5)
 ORDER BY lease_until, queue, worker, seq LIMIT ?6;
