@@ -48,6 +48,7 @@ PUBLIC = {
     "quern/sqlite.h": "client",
     "quern/inspector.h": "broker",  # a broker answers in its shapes
     "quern/search.h": "inspect",
+    "quern/explain.h": "inspect",
     "quern/quern.h": "cli",
 }
 

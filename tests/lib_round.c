@@ -184,6 +184,7 @@ static void inspect(struct test_round *round)
     }
     const quern_task_filter one = {.id = "t1"};
     (void)!qn_broker_tasks(round->broker, &one, check_task, round, &err);
+    test_round_stand(round);
     (void)!qn_broker_workers(round->broker, check_worker, round, &err);
     (void)!qn_broker_history(round->broker, "default", QN_HISTORY_DAYS, days, &err);
     limit(round);
@@ -354,7 +355,6 @@ static void watch(struct test_round *round)
     (void)!qn_broker_await(round->watcher, 0, &notices, &err);
 }
 
-/* Tasks that replace those which ended, and one whose lock is held. */
 static void enqueue(struct test_round *round)
 {
     static const char *const ids[] = {"t1", "t7"};

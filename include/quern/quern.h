@@ -32,6 +32,7 @@
 
 #include "quern/client.h"
 #include "quern/entry.h"
+#include "quern/explain.h"
 #include "quern/export.h"
 #include "quern/group.h"
 #include "quern/header.h"

@@ -233,8 +233,7 @@ struct qn_queue_share { /* one queue's part in an exchange */
     uint32_t deaths; /* out: in a row on that host */
     int64_t wait_ms; /* out: how long until a probe or a solo lock can be had that cannot be had
                       * now; 0: no task waits for one */
-    bool skip;       /* it is not asked, and what is out stays as it was; only for queues with an
-                      * unanswered part of an earlier exchange */
+    bool skip;       /* not asked, as a part of an earlier exchange is unanswered; out: as before */
     bool unanswered; /* out, see qn_exchange_reply */
 };
 

@@ -16,6 +16,7 @@
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 #include "broker/search/search.h"
+#include "broker/standing/standing.h"
 #include "broker/trash/trash.h"
 
 /* A NULL member answers QUERN_E_UNSUPPORTED. */
@@ -68,6 +69,7 @@ struct qn_broker_ops {
     qn_trash_search_fn *trash_search;
     qn_trash_act_fn *trash_act;
     qn_trash_use_fn *trash_use;
+    qn_standing_fn *standing;
     qn_pause_fn *pause;
     qn_set_queue_fn *set_queue;
     qn_remove_queue_fn *remove_queue;

@@ -229,7 +229,7 @@ class LimitTest(CliTest):
         self.wait_state(none, "gone")
         task = self.json("task", "inspect", each)
         self.assertEqual(task["waits_because"],
-                         "the limit 0 of each key in queue default may be used up")
+                         "the limit 0 of each key in queue default is used up")
         self.assertIn("quern limit set default LIMIT --key '*'", task["what_to_do"])
 
     def test_rate_holds_over_two_workers(self):

@@ -77,6 +77,7 @@ enum fuzz_operation {
     FUZZ_SEARCH,
     FUZZ_SEARCH_ACT,
     FUZZ_TRASH,
+    FUZZ_STANDING,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

@@ -6,6 +6,7 @@
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
+#include "broker/standing/standing.h"
 #include "broker/trash/trash.h"
 #include "lib_operate.h"
 #include "task/limits.h"
@@ -102,6 +103,28 @@ void fuzz_do_lock_holder(struct fuzz_rig *rig)
     char id[QN_NAME_SIZE_MAX + 1] = "";
     rig->status = qn_broker_lock_holder(rig->broker, FUZZ_LOCK, id, &rig->err);
     fuzz_read_text(rig, id);
+}
+
+static bool keep_task(const quern_task_info *info, void *user)
+{
+    quern_task_info **copy = user;
+    *copy = qn_task_info_copy(info);
+    return false;
+}
+
+void fuzz_do_standing(struct fuzz_rig *rig)
+{
+    char text[16];
+    struct qn_standing standing = {.ahead = 0};
+    quern_task_info *copy = NULL;
+    const quern_task_filter filter = make_filter(rig, text);
+    rig->status = qn_broker_tasks(rig->broker, &filter, keep_task, &copy, &rig->err);
+    if (copy != NULL) {
+        rig->status = qn_broker_standing(rig->broker, copy, &standing, &rig->err);
+        fuzz_read_text(rig, standing.solo_owner);
+        fuzz_read_text(rig, standing.host);
+    }
+    quern_task_info_free(copy);
 }
 
 static bool on_id(const char *queue, const char *id, void *user)

@@ -29,7 +29,8 @@ for operation in $operations; do
     schedule_*) function=qn_$operation ;;
     *) function=qn_broker_$operation ;;
     esac
-    grep -q "$function(" tests/lib_round.c || report "tests/lib_round.c does not call $function"
+    grep -q "$function(" tests/lib_round.c tests/lib_task.c ||
+        report "tests/lib_round.c does not call $function"
     grep -q "$function(" tests/fuzz/lib_operate.c tests/fuzz/lib_inspect.c ||
         report "no lib_*.c of tests/fuzz calls $function"
 done

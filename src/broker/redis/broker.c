@@ -59,6 +59,7 @@ static const struct qn_broker_ops ops = {
     .trash_search = qn_redis_trash_search,
     .trash_act = qn_redis_trash_act,
     .trash_use = qn_redis_trash_use,
+    .standing = qn_redis_standing,
     .pause = qn_redis_pause,
     .set_queue = qn_redis_set_queue,
     .remove_queue = qn_redis_remove_queue,

@@ -128,6 +128,7 @@ qn_search_act_fn qn_redis_search_act;
 qn_trash_search_fn qn_redis_trash_search;
 qn_trash_act_fn qn_redis_trash_act;
 qn_trash_use_fn qn_redis_trash_use;
+qn_standing_fn qn_redis_standing;
 qn_pause_fn qn_redis_pause;
 qn_set_queue_fn qn_redis_set_queue;
 qn_remove_queue_fn qn_redis_remove_queue;

@@ -74,6 +74,7 @@ static const struct qn_broker_ops ops = {
     .trash_search = qn_sqlite_trash_search,
     .trash_act = qn_sqlite_trash_act,
     .trash_use = qn_sqlite_trash_use,
+    .standing = qn_sqlite_standing,
     .pause = qn_sqlite_pause,
     .set_queue = qn_sqlite_set_queue,
     .remove_queue = qn_sqlite_remove_queue,

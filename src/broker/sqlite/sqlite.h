@@ -173,6 +173,7 @@ qn_search_act_fn qn_sqlite_search_act;
 qn_trash_search_fn qn_sqlite_trash_search;
 qn_trash_act_fn qn_sqlite_trash_act;
 qn_trash_use_fn qn_sqlite_trash_use;
+qn_standing_fn qn_sqlite_standing;
 qn_pause_fn qn_sqlite_pause;
 qn_set_queue_fn qn_sqlite_set_queue;
 qn_remove_queue_fn qn_sqlite_remove_queue;

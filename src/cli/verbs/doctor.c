@@ -14,9 +14,9 @@
 #include "cli/output/field.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/service.h"
 #include "cli/verbs/advisory.h"
 #include "cli/verbs/server_info.h"
+#include "inspect/explain/explain.h"
 
 #define TYPES_LOOKED_AT 100
 
@@ -85,10 +85,10 @@ static void warn(struct findings *findings, const char *queue, const char *text)
     add_finding(&finding, findings);
 }
 
-static void check_workers(const struct qn_service *service, struct findings *findings)
+static void check_workers(const struct qn_reading *reading, struct findings *findings)
 {
-    for (size_t i = 0; i < quern_worker_list_size(service->workers); i++) {
-        const quern_worker_info *worker = quern_worker_list_at(service->workers, i);
+    for (size_t i = 0; i < quern_worker_list_size(reading->workers); i++) {
+        const quern_worker_info *worker = quern_worker_list_at(reading->workers, i);
         char text[512];
         bool stuck = worker->status == QUERN_WORKER_STUCK;
         if (worker->hung > 0) {
@@ -137,7 +137,7 @@ static bool is_first_of_its_type(const quern_task_list *list, size_t index)
 }
 
 /* Each type of the first page once; more would only repeat it. */
-static void check_types(quern_inspector *inspector, const struct qn_service *service,
+static void check_types(quern_inspector *inspector, const struct qn_reading *reading,
                         const quern_task_filter *filter, struct findings *findings)
 {
     const char *queue = filter->queue;
@@ -148,7 +148,7 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
     for (size_t i = 0; i < quern_task_list_size(list); i++) {
         const char *type = quern_task_info_type(quern_task_list_at(list, i));
         struct qn_reason reason;
-        if (is_first_of_its_type(list, i) && qn_service_why_queue(service, queue, type, &reason) &&
+        if (is_first_of_its_type(list, i) && qn_explain_queue(reading, queue, type, &reason) &&
             !is_reported(findings, queue, reason.because)) {
             warn(findings, queue, reason.because);
         }
@@ -158,22 +158,22 @@ static void check_types(quern_inspector *inspector, const struct qn_service *ser
 
 static void check_service(quern_inspector *inspector, struct findings *findings)
 {
-    struct qn_service service;
+    struct qn_reading reading;
     quern_error error = {0};
-    if (!qn_service_read(inspector, &service, &error)) {
+    if (qn_reading_read(inspector, NULL, &reading, &error) != QUERN_OK) {
         char text[sizeof error.text + 64];
         (void)snprintf(text, sizeof text,
                        "cannot check whether workers serve the waiting tasks: %s", error.text);
         warn(findings, "", text);
         return;
     }
-    check_workers(&service, findings);
-    for (size_t i = 0; i < quern_queue_list_size(service.queues); i++) {
-        const quern_queue_info *queue = quern_queue_list_at(service.queues, i);
+    check_workers(&reading, findings);
+    for (size_t i = 0; i < quern_queue_list_size(reading.queues); i++) {
+        const quern_queue_info *queue = quern_queue_list_at(reading.queues, i);
         uint64_t waiting = queue->counts[QUERN_TASK_PENDING] + queue->counts[QUERN_TASK_SCHEDULED] +
                            queue->counts[QUERN_TASK_RETRY] + queue->counts[QUERN_TASK_ACTIVE];
         struct qn_reason reason;
-        if (waiting > 0 && qn_service_why_queue(&service, queue->name, NULL, &reason)) {
+        if (waiting > 0 && qn_explain_queue(&reading, queue->name, NULL, &reason)) {
             warn(findings, queue->name, reason.because);
             continue;
         }
@@ -183,11 +183,11 @@ static void check_service(quern_inspector *inspector, struct findings *findings)
             const quern_task_filter filter = {
                 .queue = queue->name, .state = (int32_t)states[j], .limit = TYPES_LOOKED_AT};
             if (queue->counts[states[j]] > 0) {
-                check_types(inspector, &service, &filter, findings);
+                check_types(inspector, &reading, &filter, findings);
             }
         }
     }
-    qn_service_finish(&service);
+    qn_reading_finish(&reading);
 }
 
 /* Notes are information, not faults (the durability class is one): lines above the table. */

@@ -16,11 +16,12 @@
 #include "cli/output/text.h"
 #include "cli/replay/replay.h"
 #include "cli/replay/save.h"
-#include "cli/service.h"
+#include "cli/verbs/task/explain.h"
 #include "cli/verbs/task/export.h"
 #include "cli/verbs/task/runs.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
+#include "inspect/explain/explain.h"
 #include "task/limits.h"
 
 enum inspect_option { INSPECT_QUEUE, INSPECT_PAYLOAD, INSPECT_RESULT };
@@ -118,7 +119,6 @@ static void print_task(const quern_task_info *info)
     if (data != NULL) {
         qn_field_document("result", data, size);
     }
-    qn_task_runs_print(info);
 }
 
 struct inspection {
@@ -128,24 +128,38 @@ struct inspection {
     size_t printed;    /* pages of text */
 };
 
-/* With the reason why it waits, if that is known. */
+/* Why it waits; NULL: it does not, or this could not be read. */
+static const struct qn_reason *reason_of(const struct inspection *inspection,
+                                         const quern_task_info *info, struct qn_reasons *reasons)
+{
+    if (qn_explain_task(inspection->inspector, info, reasons, NULL) != QUERN_OK) {
+        return NULL;
+    }
+    for (size_t i = 0; i < reasons->count; i++) {
+        if (reasons->items[i].holds_up) {
+            return &reasons->items[i];
+        }
+    }
+    return NULL;
+}
+
+static json_t *task_json(const quern_task_info *info, const struct qn_reason *reason)
+{
+    json_t *object = qn_memory_must(qn_json_task(info));
+    (void)json_object_set_new(object, "lease_until_at_ms",
+                              qn_json_moment(quern_task_info_lease_until_at_ms(info)));
+    (void)json_object_set_new(object, "runs", qn_task_runs_json(info));
+    qn_json_set_text(object, "waits_because", reason != NULL ? reason->because : "");
+    qn_json_set_text(object, "what_to_do", reason != NULL ? reason->advice : "");
+    return object;
+}
+
 static int show_task(struct inspection *inspection, const quern_task_info *info)
 {
-    struct qn_service service;
-    struct qn_reason reason = {.because = ""};
-    if (qn_service_read(inspection->inspector, &service, NULL)) {
-        if (!qn_service_why_task(&service, info, &reason)) {
-            reason = (struct qn_reason){.because = ""};
-        }
-        qn_service_finish(&service);
-    }
+    struct qn_reasons reasons;
+    const struct qn_reason *reason = reason_of(inspection, info, &reasons);
     if (inspection->cli->json) {
-        json_t *object = qn_memory_must(qn_json_task(info));
-        (void)json_object_set_new(object, "lease_until_at_ms",
-                                  qn_json_moment(quern_task_info_lease_until_at_ms(info)));
-        (void)json_object_set_new(object, "runs", qn_task_runs_json(info));
-        qn_json_set_text(object, "waits_because", reason.because);
-        qn_json_set_text(object, "what_to_do", reason.advice);
+        json_t *object = task_json(info, reason);
         if (inspection->documents == NULL) {
             return qn_json_print(object);
         }
@@ -156,8 +170,11 @@ static int show_task(struct inspection *inspection, const quern_task_info *info)
         printf("\n");
     }
     print_task(info);
-    print_given("waits because", reason.because);
-    print_given("what to do", reason.advice);
+    if (reason != NULL) {
+        print_given("waits because", reason->because);
+        print_given("what to do", reason->advice);
+    }
+    qn_task_runs_print(info);
     return QN_EXIT_OK;
 }
 
@@ -263,6 +280,16 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = SIZE_MAX,
      .run = run_inspect},
+    {.name = "explain",
+     .operands = "ID...",
+     .summary = "say why a task does not run, or what became of it",
+     .about = "The first reason decides; the others hold, too.",
+     .example = "  quern task explain 0199f3a1",
+     .options = qn_task_explain_options,
+     .option_count = QN_TASK_EXPLAIN_OPTION_COUNT,
+     .operand_min = 1,
+     .operand_max = SIZE_MAX,
+     .run = qn_task_explain},
     {.name = "save",
      .operands = "ID",
      .summary = "print a task as one line of JSON, for a replay",
@@ -317,6 +344,6 @@ static const struct qn_verb verbs[] = {
      .run = qn_task_act_cancel},
 };
 #undef ACT_VERB
-const struct qn_noun qn_noun_task = {"task",
-                                     "list, inspect, save, export, replay, run, archive, delete...",
-                                     verbs, QN_COUNT_OF(verbs)};
+const struct qn_noun qn_noun_task = {
+    "task", "list, inspect, explain, save, export, replay, run, archive...", verbs,
+    QN_COUNT_OF(verbs)};

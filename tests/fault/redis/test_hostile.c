@@ -279,7 +279,7 @@ static const char *const commands[] = {
     "SSCAN",  "SCAN",   "ZSCORE",  "ZMSCORE", "ZCARD", "ZCOUNT",  "LLEN",     "LPOS",
     "GET",    "MGET",   "SCARD",   "MEMORY",  "INFO",  "CONFIG",  "HVALS",    "EVALSHA",
     "CLIENT", "SADD",   "SREM",    "HDEL",    "HSET",  "PUBLISH", "DBSIZE",   "HLEN",
-    "HSCAN",  "TYPE",   "PING",    "EXPIRE",  "WAIT",
+    "HSCAN",  "TYPE",   "PING",    "EXPIRE",  "WAIT",  "ZRANK",
 };
 
 static void strange_answers_are_errors_or_nothing(void **state)

@@ -220,6 +220,11 @@ static void inspector_names_the_argument_that_is_null(void **state)
             quern_inspector_act_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
     REFUSES("ret_matching",
             quern_inspector_count_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
+    quern_explanation *explanation = NULL;
+    REFUSES("inspector", quern_inspector_explain(NULL, NULL, "1", &explanation, &err));
+    REFUSES("id", quern_inspector_explain(t->inspector, NULL, NULL, &explanation, &err));
+    REFUSES("ret_explanation", quern_inspector_explain(t->inspector, NULL, "1", NULL, &err));
+    quern_explanation_free(NULL);
     REFUSES("inspector", quern_inspector_workers(NULL, &workers, &err));
     REFUSES("ret_list", quern_inspector_workers(t->inspector, NULL, &err));
     REFUSES("on_fact", quern_inspector_broker(t->inspector, NULL, NULL, &err));

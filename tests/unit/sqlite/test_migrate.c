@@ -14,8 +14,8 @@
 
 static const char *const queues[] = {"default"};
 
-static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3, sql_schema_4,
-                                    sql_schema_5, sql_schema_6};
+static const char *const steps[] = {sql_schema_1, sql_schema_2, sql_schema_3,
+                                    sql_schema_4, sql_schema_5, sql_schema_6};
 
 /* Its active task has a lease of another boot. */
 static void make_file(const struct lib_sqlite *place, int64_t version)

@@ -12,28 +12,15 @@
 
 #include "base/error.h"
 #include "base/text/number.h"
+#include "broker/redis/inspect/id_moment.h"
 #include "broker/redis/inspect/inspect.h"
 #include "broker/redis/schema/keys.h"
 #include "broker/redis/schema/task_fields.h"
 #include "task/limits.h"
 
 /* TRASH is read only of tasks that lie there, the last two only of one that was searched for. */
-enum {
-    MSG,
-    STATE,
-    SINCE,
-    GROUP,
-    RESULT,
-    OPTS,
-    PAST,
-    RUN,
-    PROGRESS,
-    ASIDE,
-    TRASH,
-    RUNS,
-    CANCEL,
-    FIELD_COUNT
-};
+enum { MSG, STATE, SINCE, GROUP, RESULT, OPTS, PAST, RUN, PROGRESS, ASIDE };
+enum { TRASH = ASIDE + 1, RUNS, CANCEL, FIELD_COUNT };
 static const char *const field_names[FIELD_COUNT] = {
     [MSG] = "msg",
     [STATE] = "state",
@@ -92,31 +79,6 @@ static bool same_second(int64_t exact_ms, int64_t second_ms)
     return exact_ms > 0 && exact_ms / 1000 == second_ms / 1000;
 }
 
-static int64_t hex_value(const char *text, size_t count)
-{
-    int64_t value = 0;
-    for (size_t i = 0; i < count; i++) {
-        static const char digits[] = "0123456789abcdef";
-        const char *digit = text[i] == '\0' ? NULL : strchr(digits, text[i]);
-        if (digit == NULL) {
-            return 0;
-        }
-        value = value * 16 + (digit - digits);
-    }
-    return value;
-}
-
-/* The moment in an id that we made; 0 for other ids. */
-static int64_t moment_of_id(const struct qn_task_entry *entry)
-{
-    if (entry->id_size != 36 || entry->id[8] != '-' || entry->id[13] != '-' ||
-        entry->id[14] != '7') {
-        return 0;
-    }
-    int64_t high = hex_value(entry->id, 8);
-    return high == 0 ? 0 : qn_moment_ms_of(high << 16 | hex_value(entry->id + 9, 4));
-}
-
 /* If no field has it: since when it waits, if nothing but crashes has happened to it. */
 static int64_t enqueued_at(const struct hash *hash, const struct qn_task_entry *entry,
                            quern_task_state state)
@@ -134,7 +96,7 @@ static int64_t enqueued_at(const struct hash *hash, const struct qn_task_entry *
     } else if (first && state == QUERN_TASK_ACTIVE) {
         since_ns = hash->run.since_ns;
     }
-    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : moment_of_id(entry);
+    return since_ns > 0 ? qn_moment_ms_of(since_ns / 1000000) : qn_id_moment_ms(entry);
 }
 
 static void fill_moments(const struct qn_place *place, const struct qn_task_entry *entry,
