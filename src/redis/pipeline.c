@@ -431,6 +431,9 @@ quern_status qn_pipeline_reply(const struct qn_pipeline *pipeline, size_t index,
     QN_ASSERT(index < pipeline->command_count);
     const struct qn_pipeline_command *command = &pipeline->commands[index];
     QN_ASSERT(command->reply != NULL);
+    if (command->absent && command->reason != NULL) {
+        return qn_error_set(err, QUERN_E_BUSY, "%s", command->reason->text);
+    }
     if (command->absent) {
         struct qn_endpoint *endpoint = ref_absent(pipeline->channel, command);
         (void)qn_error_set(err, QUERN_E_BUSY, "%s: the node does not answer",

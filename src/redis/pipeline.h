@@ -41,13 +41,14 @@ struct qn_pipeline_command {
     size_t reply_size_max;
     struct qn_reply *reply;
     /* On a cluster, nodes by their numbers, -1 for none: */
-    int named;                /* by the caller */
-    int goes_to;              /* the one that it is meant for */
-    int at;                   /* the one that it was sent to, and that has not refused it */
-    bool hasty;               /* it waits for no node that cannot answer now */
-    bool absent;              /* hasty: its reply is none of its node, which does not answer */
-    bool lost;                /* the same, and it may have been done */
-    struct qn_reply *refusal; /* the latest, of a node that has not done it */
+    int named;                 /* by the caller */
+    int goes_to;               /* the one that it is meant for */
+    int at;                    /* the one that it was sent to, and that has not refused it */
+    bool hasty;                /* it waits for no node that cannot answer now */
+    bool absent;               /* hasty: its reply is none of its node, which does not answer */
+    const quern_error *reason; /* why it is absent; NULL: its node does not answer */
+    bool lost;                 /* the same, and it may have been done */
+    struct qn_reply *refusal;  /* the latest, of a node that has not done it */
 };
 
 struct qn_pipeline {

@@ -399,17 +399,21 @@ quern_status qn_cluster_refresh(struct qn_cluster *cluster, const struct qn_clus
         /* Also where that thread got none: who asks again at once would get none, either. */
         bool known =
             atomic_load(&cluster->epoch) != fault->epoch || cluster->answer_count != answered;
+        quern_error refusal = cluster->refusal;
         (void)pthread_mutex_unlock(&cluster->mutex);
-        return known ? QUERN_OK
-                     : qn_error_set(err, QUERN_E_CONNECT, "%s: no node answers",
-                                    cluster->model->peer.address);
+        return known ? QUERN_OK : qn_error_set(err, QUERN_E_CONNECT, "%s", refusal.text);
     }
     cluster->is_refreshing = true;
     (void)pthread_mutex_unlock(&cluster->mutex);
-    quern_status status = ask_nodes(cluster, fault, deadline_mono_ns, err);
+    quern_error error = {0};
+    quern_status status = ask_nodes(cluster, fault, deadline_mono_ns, &error);
     (void)pthread_mutex_lock(&cluster->mutex);
+    cluster->refusal = error;
     cluster->is_refreshing = false;
     (void)pthread_cond_broadcast(&cluster->refreshed);
     (void)pthread_mutex_unlock(&cluster->mutex);
+    if (status != QUERN_OK && err != NULL) {
+        *err = error;
+    }
     return status;
 }

@@ -24,9 +24,10 @@
 struct qn_cluster_node {
     struct qn_slot_place place;
     struct qn_endpoint *endpoint;
-    bool is_silent; /* silence.h */
-    size_t holds;   /* of connections */
-    uint64_t named; /* read_count when it was last named */
+    bool is_silent;     /* silence.h */
+    quern_error reason; /* why there is no connection to it; "": it does not answer */
+    size_t holds;       /* of connections */
+    uint64_t named;     /* read_count when it was last named */
 };
 
 /* The thread that looks after silent nodes (silence.h); guarded by the cluster's mutex. */
@@ -43,6 +44,7 @@ struct qn_cluster {
     pthread_mutex_t mutex;     /* guards the rest */
     pthread_cond_t refreshed;
     bool is_refreshing;
+    quern_error refusal;         /* why the latest refresh got no map */
     uint64_t answer_count;       /* maps that were had, also such as were known */
     _Atomic uint64_t read_count; /* maps that were read, sound or not */
     _Atomic uint64_t epoch;      /* of the map, with each that differs; 0: there is none yet */

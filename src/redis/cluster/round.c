@@ -100,20 +100,31 @@ static bool is_absence(quern_status status)
     return status == QUERN_E_CONNECT || status == QUERN_E_TIMEOUT;
 }
 
-void qn_round_leave_out(struct qn_pipeline_command *command)
+/* Where memory is out the error is not named. */
+static void set_absent(struct qn_route *route, struct qn_pipeline_command *command,
+                       const quern_error *error)
 {
-    command->reply = (struct qn_reply *)(uintptr_t)&unreached; /* replies are only read */
     command->absent = true;
+    if (error->code != QUERN_OK && error->code != QUERN_E_TIMEOUT) {
+        command->reason = qn_arena_copy(route->pipeline->arena, error, sizeof *error);
+    }
+}
+
+void qn_round_leave_out(struct qn_route *route, struct qn_pipeline_command *command,
+                        const quern_error *error)
+{
+    set_absent(route, command, error);
+    command->reply = (struct qn_reply *)(uintptr_t)&unreached; /* replies are only read */
 }
 
 /* Its commands that are not hasty are tried again. */
-static void put_off_all(struct qn_route *route, int node)
+static void put_off_all(struct qn_route *route, int node, const quern_error *error)
 {
     struct qn_pipeline *pipeline = route->pipeline;
     for (size_t i = route->first; i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_for(command, node) && command->hasty) {
-            qn_round_leave_out(command);
+            qn_round_leave_out(route, command, error);
         } else if (is_for(command, node)) {
             route->again = true;
         }
@@ -130,9 +141,9 @@ static quern_status put_off(struct qn_route *route, int node, quern_status statu
         return status;
     }
     if (is_absence(status)) {
-        qn_silence_note(cluster_of(route), node);
+        qn_silence_note(cluster_of(route), node, error);
     }
-    put_off_all(route, node);
+    put_off_all(route, node, error);
     route->stale = route->stale || !qn_silence_is(cluster_of(route), node);
     qn_round_note_unmet(route, status, error);
     return QUERN_OK;
@@ -141,12 +152,9 @@ static quern_status put_off(struct qn_route *route, int node, quern_status statu
 static void put_off_silent(struct qn_route *route, int node)
 {
     quern_error error = {0};
-    put_off_all(route, node);
+    quern_status status = qn_silence_reason(cluster_of(route), node, &error);
+    put_off_all(route, node, &error);
     if (route->unmet == QUERN_OK) {
-        struct qn_endpoint *endpoint = qn_cluster_endpoint_ref(cluster_of(route), node);
-        quern_status status = qn_error_set(&error, QUERN_E_CONNECT, "%s: the node does not answer",
-                                           endpoint->peer.address);
-        qn_endpoint_unref(endpoint);
         qn_round_note_unmet(route, status, &error);
     }
 }
@@ -172,13 +180,13 @@ static bool go_on(struct qn_route *route, int node, quern_status status, const q
         return false;
     }
     if (status == QUERN_E_TIMEOUT && hasty) {
-        qn_silence_note(cluster_of(route), node);
+        qn_silence_note(cluster_of(route), node, error);
     }
     for (size_t i = 0; hasty && i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_out(command, node) && (!reads || status == QUERN_E_TIMEOUT)) {
             command->reply = (struct qn_reply *)(uintptr_t)&unanswered;
-            command->absent = true;
+            set_absent(route, command, error);
             command->lost = true;
         }
     }

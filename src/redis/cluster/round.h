@@ -34,8 +34,9 @@ static inline bool qn_round_wants(const struct qn_pipeline_command *command)
     return command->reply == NULL && command->at < 0;
 }
 
-/* A hasty command gets the reply of a node that cannot be reached. */
-void qn_round_leave_out(struct qn_pipeline_command *command);
+/* A hasty command gets the reply of a node that cannot be reached, because of `error`. */
+void qn_round_leave_out(struct qn_route *route, struct qn_pipeline_command *command,
+                        const quern_error *error);
 
 /* Writes the wanted commands, one block to each node. */
 QUERN_NODISCARD quern_status qn_round_write(struct qn_route *route, quern_error *err);

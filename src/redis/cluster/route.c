@@ -88,7 +88,7 @@ static quern_status choose_nodes(struct qn_route *route, quern_error *err)
             /* The first map is had at once, if a node answers. */
             route->later = route->fault.epoch > 0 || route->unmet != QUERN_OK;
             if (command->hasty && route->later) {
-                qn_round_leave_out(command);
+                qn_round_leave_out(route, command, &route->unmet_error);
             } else {
                 route->again = true;
             }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/cond.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "redis/connection.h"
 #include "redis/open.h"
@@ -21,16 +22,30 @@ enum {
     GREET_MS_MAX = 2000
 };
 
+/* With mutex held. That it took too long is no reason of its own, and probes have little time. */
+static void keep_reason(struct qn_cluster_node *node, const quern_error *error)
+{
+    if (error->code != QUERN_E_TIMEOUT) {
+        node->reason = *error;
+    }
+}
+
 /* Whether it answers at all; what it answers is for the next request to find out. */
 static bool answers(struct qn_cluster *cluster, int node, int64_t timeout_ms)
 {
+    quern_error error = {0};
     struct qn_connection connection;
     int64_t deadline_mono_ns = qn_clock_mono_ns() + timeout_ms * QN_NS_PER_MS;
     qn_connection_init_at(&connection, qn_cluster_hold(cluster, node));
     connection.role = "probe";
-    quern_status status = qn_open_connection(&connection, deadline_mono_ns, NULL);
+    quern_status status = qn_open_connection(&connection, deadline_mono_ns, &error);
     qn_connection_finish(&connection);
     qn_cluster_release(cluster, node);
+    if (status == QUERN_E_CONNECT) {
+        (void)pthread_mutex_lock(&cluster->mutex);
+        keep_reason(cluster->nodes[node], &error);
+        (void)pthread_mutex_unlock(&cluster->mutex);
+    }
     return status != QUERN_E_CONNECT && status != QUERN_E_TIMEOUT;
 }
 
@@ -50,6 +65,7 @@ static void forget(struct qn_cluster *cluster, int node)
 {
     (void)pthread_mutex_lock(&cluster->mutex);
     cluster->nodes[node]->is_silent = false;
+    cluster->nodes[node]->reason = (quern_error){0};
     cluster->silence.count--;
     (void)pthread_mutex_unlock(&cluster->mutex);
 }
@@ -126,11 +142,12 @@ static bool start(struct qn_cluster *cluster)
     return silence->runs;
 }
 
-void qn_silence_note(struct qn_cluster *cluster, int node)
+void qn_silence_note(struct qn_cluster *cluster, int node, const quern_error *error)
 {
     (void)pthread_mutex_lock(&cluster->mutex);
     if (!cluster->nodes[node]->is_silent && start(cluster)) {
         cluster->nodes[node]->is_silent = true;
+        keep_reason(cluster->nodes[node], error);
         cluster->silence.count++;
         (void)pthread_cond_signal(&cluster->silence.changed);
     }
@@ -146,6 +163,20 @@ bool qn_silence_is(struct qn_cluster *cluster, int node)
     bool is_silent = cluster->nodes[node]->is_silent;
     (void)pthread_mutex_unlock(&cluster->mutex);
     return is_silent;
+}
+
+quern_status qn_silence_reason(struct qn_cluster *cluster, int node, quern_error *err)
+{
+    (void)pthread_mutex_lock(&cluster->mutex);
+    const struct qn_cluster_node *silent = cluster->nodes[node];
+    if (silent->reason.text[0] != '\0') {
+        (void)qn_error_set(err, QUERN_E_CONNECT, "%s", silent->reason.text);
+    } else {
+        (void)qn_error_set(err, QUERN_E_CONNECT, "%s: the node does not answer",
+                           silent->endpoint->peer.address);
+    }
+    (void)pthread_mutex_unlock(&cluster->mutex);
+    return QUERN_E_CONNECT;
 }
 
 void qn_silence_stop(struct qn_cluster *cluster)

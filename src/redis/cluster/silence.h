@@ -12,9 +12,12 @@
 
 #include "redis/cluster/cluster.h"
 
-/* A node did not answer, or no connection to it could be had. Where no thread can be started it is
- * not noted: then each request finds that by itself. */
-void qn_silence_note(struct qn_cluster *cluster, int node);
+/* A node did not answer, or no connection to it could be had: `error` is that failure. Where no
+ * thread can be started it is not noted: then each request finds that by itself. */
+void qn_silence_note(struct qn_cluster *cluster, int node, const quern_error *error);
+/* QUERN_E_CONNECT, and the latest reason why there is no connection to a node that is silent; or
+ * that it does not answer. */
+quern_status qn_silence_reason(struct qn_cluster *cluster, int node, quern_error *err);
 bool qn_silence_is(struct qn_cluster *cluster, int node);
 /* Ends the thread. No request may be in progress. */
 void qn_silence_stop(struct qn_cluster *cluster);

@@ -143,6 +143,48 @@ static void a_command_that_follows_later_ones_gets_its_own_reply(void **state)
     (void)close(nodes[1].fd);
 }
 
+/* Also when the node is known to be silent, and nothing is sent to it. */
+static void a_node_without_a_connection_is_named_with_the_reason(void **state)
+{
+    (void)state;
+    struct node nodes[2]; /* both refuse connections */
+    struct qn_cluster cluster;
+    struct qn_channel channel;
+    quern_error err = {0};
+    bind_node(&nodes[0]);
+    bind_node(&nodes[1]);
+    struct qn_endpoint *model = make_model(nodes);
+    struct qn_failover failover;
+    assert_ok(qn_cluster_init(&cluster, model, &err), err);
+    qn_failover_init(&failover, &model, 1);
+    qn_channel_init(&channel, &failover, "");
+    qn_channel_route(&channel, &cluster);
+    move(&cluster, "a", 1);
+    for (int i = 0; i < 4; i++) { /* from the second one on it is known to be silent */
+        struct qn_pipeline pipeline;
+        const struct qn_reply *reply = NULL;
+        qn_pipeline_begin(&pipeline, &channel, QN_PIPELINE_WRITES);
+        pipeline.timeout_ms = 100;
+        ask(&pipeline, "a");
+        if (i % 2 == 0) {
+            qn_pipeline_hasty(&pipeline);
+        }
+        err = (quern_error){0};
+        assert_int_equal(qn_pipeline_ask(&pipeline, &reply, &err),
+                         i % 2 == 0 ? QUERN_E_BUSY : QUERN_E_CONNECT);
+        qn_pipeline_end(&pipeline);
+        assert_true(qn_silence_is(&cluster, 1));
+        assert_non_null(strstr(err.text, "refused"));
+    }
+
+    qn_channel_finish(&channel);
+    qn_silence_stop(&cluster);
+    qn_cluster_finish(&cluster);
+    qn_failover_finish(&failover);
+    (void)close(nodes[0].fd);
+    (void)close(nodes[1].fd);
+}
+
 /* Pods whose addresses change: each step of the cluster has another node, and it is used. */
 static void nodes_that_are_in_no_map_any_more_are_forgotten(void **state)
 {
@@ -199,6 +241,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_that_follows_later_ones_gets_its_own_reply),
+        cmocka_unit_test(a_node_without_a_connection_is_named_with_the_reason),
         cmocka_unit_test(nodes_that_are_in_no_map_any_more_are_forgotten),
     };
     const struct test_group group = {

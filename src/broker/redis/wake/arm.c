@@ -161,10 +161,8 @@ static quern_status prepare_nodes(struct qn_redis *self, struct attempt *attempt
     for (size_t i = 0; i < attempt->owner_count; i++) {
         struct qn_redis_pair *pair = &attempt->pairs[attempt->pair_count];
         if (qn_silence_is(self->cluster, attempt->owners[i])) {
-            status = first != QUERN_OK
-                         ? first
-                         : qn_error_set(err, QUERN_E_CONNECT, "%s: a node of it does not answer",
-                                        qn_failover_address(&self->failover));
+            status = first != QUERN_OK ? first
+                                       : qn_silence_reason(self->cluster, attempt->owners[i], err);
         } else {
             status = qn_redis_pair_prepare(self, attempt->owners[i], pair,
                                            first == QUERN_OK ? err : NULL);
