@@ -104,7 +104,8 @@ class AclTest(QuernTest):
 
         # A client: one task, a batch, a task that is unique, one that waits, a group.
         worker("enqueue", "mail", "ann", "--id", "kept", "--retention", "1h")
-        worker("enqueue", "--from", "-", input='{"type":"mail"}\n' * 300)
+        worker("enqueue", "--from", "-", input='{"type":"mail"}\n' * 20)
+        worker("enqueue", "--from", "-", "--queue", "bulk", input='{"type":"mail"}\n' * 300)
         worker("enqueue", "mail", "--unique", "1h", "--in", "1s")
         worker("enqueue", "mail", "--unique", "1h", "--in", "1s", code=1)
         worker("enqueue", "mail", "--group", "g", "--id", "grouped")
@@ -130,6 +131,7 @@ class AclTest(QuernTest):
                       ["queue", "inspect", "other"], ["queue", "list"], ["stats"], ["db", "info"],
                       ["doctor", "--repair"],
                       ["task", "delete", "--all", "--state", "archived", "--yes"],
+                      ["queue", "remove", "bulk", "--force", "--yes"],
                       ["queue", "remove", "default", "--force", "--yes"]):
             worker(*words)
         self.assertEqual(self.refused(), [])
