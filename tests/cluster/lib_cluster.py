@@ -246,7 +246,7 @@ class Cluster:
             if not keys:
                 break
             for key in keys:
-                source.do("MIGRATE", "127.0.0.1", target.port, key, 0, 5000, "REPLACE")
+                source.do("MIGRATE", "127.0.0.1", target.named_port(), key, 0, 5000, "REPLACE")
                 moved += 1
                 time.sleep(pause_s)
         target.do("CLUSTER", "SETSLOT", slot, "NODE", target.id)
