@@ -282,6 +282,13 @@ static int run_health(struct qn_cli *cli)
         return qn_cli_usage(cli, "--health-port, --all and --worker, --host, --pid exclude each"
                                  " other");
     }
+    if (place == NULL && qn_args_given(args, OPTION_TIMEOUT)) {
+        return qn_cli_usage(cli, "--timeout is for --health-port: the process there is asked");
+    }
+    if (place != NULL && qn_args_given(args, OPTION_MAX_AGE)) {
+        return qn_cli_usage(cli, "--max-age is for the records at the broker: --health-port asks"
+                                 " the process");
+    }
     if (place != NULL) {
         return ask_process(cli, check, place);
     }

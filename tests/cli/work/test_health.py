@@ -117,6 +117,10 @@ class PageTest(HealthTest):
         self.fails(lib_cli.EXIT_USAGE, "health", "--all", "--pid", "1")
         self.fails(lib_cli.EXIT_USAGE, "health", "--check", "happy")
         self.fails(lib_cli.EXIT_USAGE, "health", "--health-port", "x:y")
+        self.assertIn("--timeout is for --health-port",
+                      self.fails(lib_cli.EXIT_USAGE, "health", "--timeout", "1s"))
+        self.assertIn("--max-age is for", self.fails(
+            lib_cli.EXIT_USAGE, "health", "--health-port", "9090", "--max-age", "1m"))
         away = "redis-socket:///nowhere" if lib_cli.BROKER == "redis" else self.path("no/q.db")
         self.fails(lib_cli.EXIT_BROKER, "--broker", away, "health")
 
