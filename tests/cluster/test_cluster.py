@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import lib_cluster  # noqa: E402
 import lib_tls  # noqa: E402
+from lib_at_once import AtOnce  # noqa: E402
 from lib_load import FULL, PATIENCE_S, QUERN, ClusterTest, Feed, queues_on_all  # noqa: E402
 
 FAILOVERS = 10 if FULL else 2
@@ -213,6 +214,10 @@ class ByTls(Load):
 
     def test_a_master_dies_under_load(self):
         self.masters_die(1)
+
+
+def load_tests(loader, _tests, _pattern):
+    return AtOnce(loader.loadTestsFromTestCase(case) for case in (Verbs, Troubles, ByTls))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import threading
 import time
 import unittest
 
+from lib_at_once import AtOnce
+
 QUERN = os.environ["QUERN"]
 PATIENCE_S = 90
 HELLO = (b"*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"
@@ -200,24 +202,6 @@ class Liars(unittest.TestCase):
 
     def test_a_node_that_falls_silent(self):
         self.assertIn("no answer within", self.refused(self.node(Faint)))
-
-
-class AtOnce(unittest.TestSuite):
-    """Each test in a thread of its own. They share nothing."""
-
-    def run(self, result, debug=False):
-        results = [unittest.TestResult() for _ in self]
-        threads = [threading.Thread(target=test.run, args=(one,))
-                   for test, one in zip(self, results)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for one in results:
-            result.testsRun += one.testsRun
-            result.failures += one.failures
-            result.errors += one.errors
-        return result
 
 
 def load_tests(loader, _tests, _pattern):
