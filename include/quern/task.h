@@ -254,8 +254,8 @@ QUERN_API bool quern_task_info_existing(const quern_task_info *info);
 QUERN_API int32_t quern_task_info_progress(const quern_task_info *info); /* percent; -1: none */
 QUERN_API const char *quern_task_info_progress_note(const quern_task_info *info); /* "": none */
 /* Its last runs that quern's workers ended, 10 at most; 0 is the latest, NULL: there are no more.
- * Runs of Go's workers are not noted, nor the run of a task that is gone with it. Only of one task
- * (quern_inspector_task and the like); a list has none. */
+ * Runs of Go's workers are not noted, nor that of a task that is done at its first run. Only of one
+ * task (quern_inspector_task and the like); a list has none. */
 QUERN_API size_t quern_task_info_run_count(const quern_task_info *info);
 QUERN_API const quern_past_run *quern_task_info_run_at(const quern_task_info *info, size_t index);
 /* When the lease of the present run ends, unless it is extended; 0: it is not active, or this is

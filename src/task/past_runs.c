@@ -36,13 +36,23 @@ const char *quern_run_end_name(quern_run_end end)
 
 /* --- Writing -------------------------------------------------------------------------- */
 
-static void write_number(int64_t value, bool known, char out[24])
+/* Most of them have a digit or two. */
+static size_t put_number(char *out, int64_t value)
 {
-    if (known) {
-        (void)snprintf(out, 24, "%" PRId64, value);
-    } else {
-        (void)snprintf(out, 24, "-");
+    char digits[20];
+    size_t count = 0;
+    if (value < 0) {
+        out[0] = '-';
+        return 1;
     }
+    do {
+        digits[count++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = digits[count - 1 - i];
+    }
+    return count;
 }
 
 /* A text of ours is UTF-8: it is cut before a character. */
@@ -70,36 +80,44 @@ static size_t put_text(char *out, const char *text, size_t size_max)
     return size;
 }
 
-void qn_past_run_worker(const char *host, int64_t pid, const char *worker_id,
-                        char out[QN_PAST_RUN_WORKER_SIZE_MAX])
+size_t qn_past_run_worker(const char *host, int64_t pid, const char *worker_id,
+                          char out[QN_PAST_RUN_WORKER_SIZE_MAX])
 {
+    char text[QN_PAST_RUN_WORKER_SIZE_MAX];
+    const char *id = worker_id != NULL ? worker_id : "";
     if (host == NULL || host[0] == '\0') {
-        (void)snprintf(out, QN_PAST_RUN_WORKER_SIZE_MAX, "%s", worker_id);
-        return;
+        return put_text(out, id, sizeof text - 1);
     }
-    (void)snprintf(out, QN_PAST_RUN_WORKER_SIZE_MAX, "%.256s:%" PRId64 ":%s", host, pid, worker_id);
+    (void)snprintf(text, sizeof text, "%.256s:%" PRId64 ":%s", host, pid, id);
+    return put_text(out, text, sizeof text - 1);
 }
 
 size_t qn_past_run_write(const struct qn_past_run *run, qn_past_run_text out)
 {
     const struct qn_run_facts *facts = &run->facts;
-    char took[24];
-    char cpu[24];
-    char memory[24];
-    char code[24];
-    char number[24];
-    char worker[QN_PAST_RUN_WORKER_SIZE_MAX];
-    write_number(run->took_ms, run->took_ms >= 0, took);
-    write_number(facts->cpu_ms, facts->known && facts->cpu_ms >= 0, cpu);
-    write_number(facts->memory_kib, facts->known && facts->memory_kib >= 0, memory);
-    write_number(facts->exit_code, facts->known && facts->exit_code >= 0, code);
-    write_number(facts->signal, facts->known && facts->signal > 0, number);
-    int head = snprintf(out, QN_PAST_RUN_SIZE_MAX, "%d %d %s %" PRId64 " %s %s %s %s%c",
-                        (int)run->end, (int)run->cause, took, run->ago_ms < 0 ? 0 : run->ago_ms,
-                        cpu, memory, code, number, SEPARATOR);
-    size_t size = head > 0 ? (size_t)head : 0;
-    qn_past_run_worker(run->host, run->pid, run->worker_id != NULL ? run->worker_id : "", worker);
-    size += put_text(out + size, worker, QN_PAST_RUN_WORKER_SIZE_MAX);
+    const int64_t numbers[NUMBER_COUNT] = {
+        [END] = run->end,
+        [CAUSE] = run->cause == QUERN_CAUSE_NONE ? -1 : (int64_t)run->cause,
+        [TOOK] = run->took_ms,
+        [AGO] = run->ago_ms == 0 ? -1 : run->ago_ms,
+        [CPU] = facts->known ? facts->cpu_ms : -1,
+        [MEMORY] = facts->known ? facts->memory_kib : -1,
+        [EXIT] = facts->known ? facts->exit_code : -1,
+        [SIGNAL] = facts->known && facts->signal > 0 ? facts->signal : -1,
+    };
+    size_t size = 0;
+    size_t count = NUMBER_COUNT;
+    while (count > END + 1 && numbers[count - 1] < 0) {
+        count--;
+    }
+    for (size_t i = END; i < count; i++) {
+        size += put_number(out + size, numbers[i]);
+        out[size++] = i + 1 < count ? ' ' : SEPARATOR;
+    }
+    if (run->worker.size > 0) {
+        memcpy(out + size, run->worker.data, run->worker.size);
+        size += run->worker.size;
+    }
     out[size++] = SEPARATOR;
     if (run->error != NULL) {
         size += put_text(out + size, run->error, QN_PAST_RUN_ERROR_SIZE_MAX);
@@ -123,12 +141,25 @@ static size_t size_of_first(struct qn_bytes runs, size_t count)
     return size;
 }
 
-void qn_past_runs_add(int64_t now_ms, const char *entry, struct qn_bytes before,
+static size_t put_entry(char *out, int64_t now_ms, struct qn_bytes entry)
+{
+    size_t size = put_number(out, now_ms);
+    out[size++] = ' ';
+    memcpy(out + size, entry.data, entry.size);
+    size += entry.size;
+    out[size++] = ENTRY_END;
+    return size;
+}
+
+void qn_past_runs_first(int64_t now_ms, struct qn_bytes entry, qn_past_run_text out)
+{
+    out[put_entry(out, now_ms, entry)] = '\0';
+}
+
+void qn_past_runs_add(int64_t now_ms, struct qn_bytes entry, struct qn_bytes before,
                       qn_past_runs_text out)
 {
-    int head =
-        snprintf(out, QN_PAST_RUN_SIZE_MAX + 1, "%" PRId64 " %s%c", now_ms, entry, ENTRY_END);
-    size_t size = head > 0 ? (size_t)head : 0;
+    size_t size = entry.size > 0 ? put_entry(out, now_ms, entry) : 0;
     size_t kept = size_of_first(before, QN_PAST_RUNS_MAX - 1);
     if (kept > QN_PAST_RUNS_SIZE_MAX - size) {
         kept = 0; /* it is damaged */
@@ -177,15 +208,25 @@ static bool take_text(struct qn_cursor *cursor, char sign, struct qn_bytes *ret_
     return true;
 }
 
-static bool take_entry(struct qn_cursor *cursor, struct entry *entry)
+/* At least the first two numbers; those that are missing are not known. */
+static bool take_numbers(struct qn_cursor *cursor, int64_t numbers[NUMBER_COUNT])
 {
-    for (size_t i = 0; i < NUMBER_COUNT; i++) {
-        char after = i + 1 < NUMBER_COUNT ? ' ' : SEPARATOR;
-        if (!take_number(cursor, &entry->numbers[i]) || !qn_number_take_char(cursor, after)) {
+    size_t count = 0;
+    do {
+        if (count == NUMBER_COUNT || !take_number(cursor, &numbers[count])) {
             return false;
         }
+        count++;
+    } while (qn_number_take_char(cursor, ' '));
+    for (size_t i = count; i < NUMBER_COUNT; i++) {
+        numbers[i] = -1;
     }
-    return take_text(cursor, SEPARATOR, &entry->worker) &&
+    return count > END && qn_number_take_char(cursor, SEPARATOR);
+}
+
+static bool take_entry(struct qn_cursor *cursor, struct entry *entry)
+{
+    return take_numbers(cursor, entry->numbers) && take_text(cursor, SEPARATOR, &entry->worker) &&
            take_text(cursor, ENTRY_END, &entry->error) && entry->numbers[AT] >= 0;
 }
 

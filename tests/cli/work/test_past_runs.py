@@ -17,8 +17,12 @@ class PastRunsTest(CliTest):
         other = self.enqueue("t")
         self.drain("t=true", options=("--queue", "kept", "--queue", "default"))
         self.assertEqual(self.state(other), "gone")
-        run, = self.runs(task_id)
-        self.assertEqual((run["end"], run["cause"], run["exit_code"]), ("done", None, 0))
+        task = self.wait_state(task_id, "completed")
+        self.assertEqual(task["runs"], [])
+        self.assertGreater(task["completed_at_ms"], 0)
+        if BROKER == "redis":
+            key = f"asynq:{{kept}}:t:{task_id}"
+            self.assertFalse(self.redis.do("HEXISTS", key, "quern_runs"))
 
     def test_failures_are_kept_with_all_that_is_known_of_them(self):
         task_id = self.enqueue("t", "--retry-max", "1", "--backoff", "fixed:1ms")

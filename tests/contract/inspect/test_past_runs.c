@@ -107,10 +107,27 @@ static void what_was_no_run_is_not_noted(struct contract *c)
     assert_runs(c, "a", NULL, 0);
 }
 
-static void loss_of_a_lease_is_noted_and_replaced_by_the_salvage(struct contract *c)
+static void a_task_that_is_kept_notes_its_end_only_behind_other_runs(struct contract *c)
+{
+    static const struct expected two[] = {{QUERN_RUN_DONE, QUERN_CAUSE_GIVEN_BACK},
+                                          {QUERN_RUN_GIVEN_BACK, QUERN_CAUSE_NONE}};
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
+    contract_enqueue(c, &(quern_task){.type = "t", .id = "b", .retention_ms = 60000});
+    struct qn_leased *first = contract_take_id(c, "default", "a");
+    struct qn_leased *other = contract_take_id(c, "default", "b");
+    assert_int_equal(contract_finish(c, other, QN_DONE), QN_APPLIED);
+    assert_runs(c, "b", NULL, 0);
+    struct qn_outcome back = {
+        .run = first, .kind = QN_GIVE_BACK, .started = true, .cause = QUERN_CAUSE_GIVEN_BACK};
+    assert_int_equal(contract_end(c, &back), QN_APPLIED);
+    qn_leased_free(first);
+    end_so(c, &(struct qn_outcome){.kind = QN_DONE, .started = true});
+    assert_runs(c, "a", two, TEST_COUNT(two));
+}
+
+static void loss_of_a_lease_is_noted_and_removed_by_the_salvage(struct contract *c)
 {
     static const struct expected lost[] = {{QUERN_RUN_LEASE_EXPIRED, QUERN_CAUSE_NONE}};
-    static const struct expected saved[] = {{QUERN_RUN_DONE, QUERN_CAUSE_NONE}};
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .retention_ms = 60000});
     struct qn_leased *run = contract_take_id(c, "default", "a");
     contract_expire(c, "default");
@@ -124,7 +141,7 @@ static void loss_of_a_lease_is_noted_and_replaced_by_the_salvage(struct contract
         assert_runs(c, "a", lost, 1);
     }
     assert_int_equal(contract_finish(c, run, QN_DONE), QN_SALVAGED);
-    assert_runs(c, "a", saved, 1);
+    assert_runs(c, "a", NULL, 0);
 }
 
 static void ten_are_kept_and_the_oldest_is_dropped(struct contract *c)
@@ -159,7 +176,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST(facts_of_a_run_are_kept),
     CONTRACT_TEST(each_end_has_its_name),
     CONTRACT_TEST(what_was_no_run_is_not_noted),
-    CONTRACT_TEST(loss_of_a_lease_is_noted_and_replaced_by_the_salvage),
+    CONTRACT_TEST(a_task_that_is_kept_notes_its_end_only_behind_other_runs),
+    CONTRACT_TEST(loss_of_a_lease_is_noted_and_removed_by_the_salvage),
     CONTRACT_TEST(ten_are_kept_and_the_oldest_is_dropped),
     CONTRACT_TEST(a_task_with_the_id_of_one_that_is_done_has_no_past),
 };

@@ -22,12 +22,10 @@ static void add(qn_past_runs_text runs, int64_t took_ms, const char *error)
     const struct qn_past_run run = {.end = QUERN_RUN_FAILED,
                                     .cause = QUERN_CAUSE_RETRY,
                                     .took_ms = took_ms,
-                                    .host = "h",
-                                    .pid = 7,
-                                    .worker_id = "w",
+                                    .worker = {"h:7:w", 5},
                                     .error = error};
-    (void)qn_past_run_write(&run, entry);
-    qn_past_runs_add(10000, entry, bytes_of(before), runs);
+    struct qn_bytes written = {entry, qn_past_run_write(&run, entry)};
+    qn_past_runs_add(10000, written, bytes_of(before), runs);
 }
 
 static void written_run_is_read_as_it_was(void **state)
@@ -51,6 +49,35 @@ static void written_run_is_read_as_it_was(void **state)
     assert_int_equal(past.signal, 0);
     assert_string_equal(past.worker, "h:7:w");
     assert_string_equal(past.error, "no route");
+}
+
+static void unknown_numbers_take_no_bytes(void **state)
+{
+    (void)state;
+    qn_past_run_text entry;
+    const struct qn_past_run bare = {.end = QUERN_RUN_FAILED, .took_ms = -1, .worker = {"w", 1}};
+    const struct qn_past_run dead = {
+        .end = QUERN_RUN_CHILD_DIED,
+        .took_ms = 3,
+        .facts = {.known = true, .cpu_ms = -1, .memory_kib = -1, .exit_code = -1, .signal = 9}};
+    assert_int_equal(qn_past_run_write(&bare, entry), strlen("2\x1fw\x1f"));
+    assert_string_equal(entry, "2\x1fw\x1f");
+    assert_int_equal(qn_past_run_write(&dead, entry), strlen("7 - 3 - - - - 9\x1f\x1f"));
+    assert_string_equal(entry, "7 - 3 - - - - 9\x1f\x1f");
+}
+
+static void worker_text_is_cut_and_clean(void **state)
+{
+    (void)state;
+    char host[400];
+    char out[QN_PAST_RUN_WORKER_SIZE_MAX];
+    memset(host, 'h', sizeof host);
+    host[sizeof host - 1] = '\0';
+    host[1] = '\x1f';
+    assert_true(qn_past_run_worker(host, INT64_MAX, host, out) < QN_PAST_RUN_WORKER_SIZE_MAX);
+    assert_memory_equal(out, "h hh", 4);
+    assert_int_equal(qn_past_run_worker(NULL, 1, "w", out), 1);
+    assert_int_equal(qn_past_run_worker(NULL, 1, NULL, out), 0);
 }
 
 static void text_is_bounded_whatever_is_written(void **state)
@@ -99,13 +126,15 @@ static void damaged_text_ends_the_list(void **state)
                                           "1 2 0 3 4 - - - -\x1fw",
                                           "1 2 0 3 4 - - - -\x1fw\x1f",
                                           "- 2 0 3 4 - - - -\x1fw\x1f\x1e",
-                                          "1 2 0 3 4 - - -\x1fw\x1f\x1e",
+                                          "1\x1fw\x1f\x1e",
+                                          "1 2 0 3 4 - - - - -\x1fw\x1f\x1e",
+                                          "1 2 0 3 4 \x1fw\x1f\x1e",
                                           "-1 2 0 3 4 - - - -\x1fw\x1f\x1e"};
     size_t size = 0;
     for (size_t i = 0; i < TEST_COUNT(damaged); i++) {
         qn_past_runs_text runs = "";
         assert_int_equal(qn_past_runs_count(bytes_of(damaged[i]), &size), 0);
-        qn_past_runs_add(1, "2 0 3 4 - - - -\x1fw\x1f", bytes_of(damaged[i]), runs);
+        qn_past_runs_add(1, bytes_of("2\x1fw\x1f"), bytes_of(damaged[i]), runs);
         assert_int_equal(qn_past_runs_count(bytes_of(runs), &size), 1);
     }
 }
@@ -152,6 +181,8 @@ static void each_end_has_a_name(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(written_run_is_read_as_it_was),
+    cmocka_unit_test(unknown_numbers_take_no_bytes),
+    cmocka_unit_test(worker_text_is_cut_and_clean),
     cmocka_unit_test(text_is_bounded_whatever_is_written),
     cmocka_unit_test(cut_error_is_valid_text),
     cmocka_unit_test(damaged_text_ends_the_list),

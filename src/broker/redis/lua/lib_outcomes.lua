@@ -77,9 +77,7 @@ local function finish(id, token, lock, keep, salvages)
     end
     -- bug UNIQUE_LOCK_WRONG: local kept = lock
     if keep then
-        local more = fields_of(id, 'quern_past', 'quern_runs')
-        -- Where it is salvaged, its loss is noted as the newest one.
-        keep(past_read(more[1]), result == '2' and runs_older(more[2]) or more[2])
+        keep(past_read(fields_of(id, 'quern_past')[1]), result == '2')
     else
         keys_gone[#keys_gone + 1] = T .. id
     end
@@ -98,10 +96,15 @@ function finishes.e(id, token, first)
     return finish(id, token, ARGV[first], nil, false)
 end
 function finishes.c(id, token, first)
-    return finish(id, token, ARGV[first], function(past, runs)
+    return finish(id, token, ARGV[first], function(past, is_salvaged)
         local until_ms = now_ms + tonumber(ARGV[first + 1])
         past.ended_ms, past.since = now_ms, '0'
-        past.runs = runs_text(ARGV[first + 4], runs)
+        local entry = ARGV[first + 4]
+        if entry ~= '' or is_salvaged then
+            local old = fields_of(id, 'quern_runs')[1]
+            -- Where it is salvaged, its loss is noted as the newest one.
+            past.runs = runs_text(entry, is_salvaged and runs_older(old) or old)
+        end
         if ARGV[first + 2] == '1' then
             plan_set(id, 'result', ARGV[first + 3])
         end

@@ -148,7 +148,7 @@ static void put_plain(struct qn_pipeline *pipeline, const struct qn_exchange *ex
 static quern_status put_group(struct qn_pipeline *pipeline, const struct qn_exchange *exchange,
                               const size_t *nexts, size_t first, struct plan *plan)
 {
-    const struct qn_run_reporter reporter = {exchange->host, exchange->worker_id};
+    struct qn_run_reporter reporter = {.host = exchange->host, .worker_id = exchange->worker_id};
     quern_status status = QUERN_OK;
     put_plain(pipeline, exchange, nexts, first, plan);
     for (size_t i = first; status == QUERN_OK && i < exchange->outcome_count; i = nexts[i]) {

@@ -220,8 +220,23 @@ static bool has_entry(const struct qn_outcome *outcome)
     return !is_over;
 }
 
-quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline,
-                                  const struct qn_run_reporter *reporter,
+static void put_entry(struct qn_pipeline *pipeline, struct qn_run_reporter *reporter,
+                      const struct qn_outcome *outcome)
+{
+    qn_past_run_text entry;
+    if (!qn_run_entry_is_due(outcome)) {
+        qn_pipeline_text(pipeline, "");
+        return;
+    }
+    size_t size = qn_run_entry_write(outcome, reporter, entry);
+    char *kept = qn_arena_alloc(pipeline->arena, size);
+    if (kept != NULL) {
+        memcpy(kept, entry, size);
+    }
+    qn_pipeline_bytes(pipeline, kept, size);
+}
+
+quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline, struct qn_run_reporter *reporter,
                                   const struct qn_outcome *outcome, quern_error *err)
 {
     quern_status status = put_change(pipeline, outcome, err);
@@ -229,9 +244,7 @@ quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline,
         status = put_end(pipeline, outcome, err);
     }
     if (status == QUERN_OK && has_entry(outcome)) {
-        qn_past_run_text entry;
-        bool is_noted = qn_run_entry_write(outcome, reporter, entry);
-        qn_pipeline_text(pipeline, is_noted ? qn_arena_strdup(pipeline->arena, entry) : "");
+        put_entry(pipeline, reporter, outcome);
     }
     return status;
 }

@@ -16,7 +16,7 @@ bool qn_redis_outcome_uses_up_attempts(const struct qn_outcome *outcome);
 void qn_redis_outcome_put_run(struct qn_pipeline *pipeline, const struct qn_leased *run);
 /* Appends an outcome that is not plain, and before it what it changes in its task. */
 QUERN_NODISCARD quern_status qn_redis_outcome_put(struct qn_pipeline *pipeline,
-                                                  const struct qn_run_reporter *reporter,
+                                                  struct qn_run_reporter *reporter,
                                                   const struct qn_outcome *outcome,
                                                   quern_error *err);
 

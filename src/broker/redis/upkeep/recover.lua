@@ -294,7 +294,7 @@ local function note_run(entry)
         local pid = string.match(worker.owner, '^[^:]*:[^:]*:(%d+)') or ''
         who = string.sub(worker.host, 1, 256) .. ':' .. pid .. ':' .. who
     end
-    entry.past.runs = runs_text(string.format('%d %.0f %.0f %.0f - - - -\31%s\31',
+    entry.past.runs = runs_text(string.format('%d %.0f %.0f %.0f\31%s\31',
         worker.died and @QUERN_RUN_WORKER_DIED@ or @QUERN_RUN_LEASE_EXPIRED@, entry.past.cause,
         math.max(now_ms - ago_ms - started_ms, 0), ago_ms, (string.gsub(who, '[%z\30\31]', ' '))),
         entry.runs)

@@ -35,7 +35,7 @@ static void note_run(const struct qn_queue_counters *counters, const struct qn_e
                      const struct qn_query *query, struct fate *fate)
 {
     fate->runs[0] = '\0';
-    if (end->run != NULL && end->run[0] != '\0') {
+    if (end->run.size > 0) {
         const char *text = qn_query_column_text(query, 9);
         qn_past_runs_add(counters->now_ms, end->run, (struct qn_bytes){text, strlen(text)},
                          fate->runs);

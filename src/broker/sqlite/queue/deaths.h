@@ -19,8 +19,8 @@ struct qn_end {
     int64_t seen_at_ms;    /* the latest heartbeat of its worker; 0: it has died just now */
     int64_t ok_at_ms;      /* of its queue on the host where it died */
     quern_cause cause;
-    const char *error; /* NULL: none */
-    const char *run;   /* its entry (task/past_runs.h); NULL: it is not noted */
+    const char *error;   /* NULL: none */
+    struct qn_bytes run; /* its entry (task/past_runs.h); empty: it is not noted */
 };
 struct qn_ended {
     bool held; /* false: the lease was not valid any more, and nothing was changed */

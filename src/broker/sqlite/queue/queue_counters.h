@@ -6,6 +6,7 @@
 #ifndef QN_BROKER_SQLITE_QUEUE_QUEUE_COUNTERS_H
 #define QN_BROKER_SQLITE_QUEUE_QUEUE_COUNTERS_H
 
+#include "broker/past/run_entry.h"
 #include "broker/sqlite/sqlite.h"
 #include "task/brake.h"
 
@@ -44,7 +45,8 @@ struct qn_queue_counters {
     int64_t shift_ms;      /* qn_delay_clock_shift_ms; for delays */
     const char *host;      /* whose brakes are meant; NULL: of none */
     const char *worker_id; /* whose solo locks are ours; NULL: of none */
-    bool is_leaving;       /* the worker: no end of its runs proves anything */
+    struct qn_run_reporter reporter;
+    bool is_leaving; /* the worker: no end of its runs proves anything */
     struct qn_counted_queue *queues;
     size_t count;
     size_t capacity;

@@ -230,6 +230,8 @@ static void init_counters(struct exchanging *self, struct qn_sqlite *sqlite, str
     qn_queue_counters_init(&self->counters, conn, terms->now_wall_ms);
     self->counters.host = self->exchange->host;
     self->counters.worker_id = self->exchange->worker_id;
+    self->counters.reporter = (struct qn_run_reporter){.host = self->exchange->host,
+                                                       .worker_id = self->exchange->worker_id};
     self->counters.now_boot_ms = terms->now_boot_ms;
     self->counters.is_leaving = self->exchange->is_leaving;
     self->counters.shift_ms =

@@ -63,45 +63,59 @@ static quern_status finish(struct qn_query *query, bool *ret_changed, quern_erro
 struct ending {
     const struct qn_outcome *outcome;
     bool salvages;
+    struct qn_bytes entry; /* of this run, once it is written; empty: it is not noted */
 };
 
-/* The past runs of the task with this one. A task that never ran before has none, which need not be
- * read. Of one that is salvaged the newest is this run's loss, which this end replaces. */
-static quern_status add_run(struct qn_queue_counters *counters, const struct ending *ending,
-                            const char *entry, qn_past_runs_text out, quern_error *err)
+/* The past runs of a task that had some. Of one that is salvaged the newest is this run's loss,
+ * which this end replaces. */
+static quern_status finish_later(struct qn_queue_counters *counters, const struct ending *ending,
+                                 struct qn_query *query, bool *ret_changed, quern_error *err)
 {
-    struct qn_query query;
-    const struct qn_outcome *outcome = ending->outcome;
-    if (!ending->salvages && outcome->run->cause == QUERN_CAUSE_NONE) {
-        qn_past_runs_add(counters->now_ms, entry, (struct qn_bytes){NULL, 0}, out);
-        return QUERN_OK;
+    struct qn_query reading;
+    qn_past_runs_text runs;
+    quern_status status = start(counters, ending->outcome, sql_outcome_runs, &reading, err);
+    if (status == QUERN_OK) {
+        const char *text = qn_query_row(&reading) ? qn_query_column_text(&reading, 0) : "";
+        struct qn_bytes before = {text, strlen(text)};
+        before = ending->salvages ? qn_past_runs_older(before) : before;
+        qn_past_runs_add(counters->now_ms, ending->entry, before, runs);
+        status = qn_query_finish(&reading, err);
     }
-    quern_status status = start(counters, outcome, sql_outcome_runs, &query, err);
     if (status != QUERN_OK) {
+        quern_status finished = qn_query_finish(query, NULL);
+        (void)finished; /* the first error is reported */
         return status;
     }
-    const char *text = qn_query_row(&query) ? qn_query_column_text(&query, 0) : "";
-    struct qn_bytes before = {text, strlen(text)};
-    before = ending->salvages ? qn_past_runs_older(before) : before;
-    qn_past_runs_add(counters->now_ms, entry, before, out);
-    return qn_query_finish(&query, err);
+    qn_query_text(query, runs);
+    return finish(query, ret_changed, err);
+}
+
+/* A task that never ran before has no past runs, which need not be read, and no large buffer is
+ * necessary for them: the compiler clears each. */
+static quern_status finish_run(struct qn_queue_counters *counters, const struct ending *ending,
+                               struct qn_query *query, bool *ret_changed, quern_error *err)
+{
+    qn_past_run_text text;
+    qn_past_run_text run;
+    struct ending noted = *ending;
+    size_t size = qn_run_entry_write(ending->outcome, &counters->reporter, text);
+    noted.entry = (struct qn_bytes){text, size};
+    if (ending->salvages || ending->outcome->run->cause != QUERN_CAUSE_NONE) {
+        return finish_later(counters, &noted, query, ret_changed, err);
+    }
+    qn_past_runs_first(counters->now_ms, noted.entry, run);
+    qn_query_text(query, run);
+    return finish(query, ret_changed, err);
 }
 
 /* The same with its past runs as the last parameter; NULL: they stay as they are. */
 static quern_status finish_noted(struct qn_queue_counters *counters, const struct ending *ending,
                                  struct qn_query *query, bool *ret_changed, quern_error *err)
 {
-    const struct qn_run_reporter reporter = {counters->host, counters->worker_id};
-    qn_past_run_text entry;
-    qn_past_runs_text runs;
-    bool is_noted = qn_run_entry_write(ending->outcome, &reporter, entry);
-    quern_status status = is_noted ? add_run(counters, ending, entry, runs, err) : QUERN_OK;
-    if (status != QUERN_OK) {
-        quern_status finished = qn_query_finish(query, NULL);
-        (void)finished; /* the first error is reported */
-        return status;
+    if (ending->salvages || qn_run_entry_is_due(ending->outcome)) {
+        return finish_run(counters, ending, query, ret_changed, err);
     }
-    qn_query_text(query, is_noted ? runs : NULL);
+    qn_query_text(query, NULL);
     return finish(query, ret_changed, err);
 }
 
@@ -140,7 +154,8 @@ static quern_status complete_task(struct qn_queue_counters *counters,
     qn_query_int(&query, outcome->has_result ? 1 : 0);
     /* An empty result is not the same as none. */
     qn_query_blob(&query, outcome->result != NULL ? outcome->result : "", outcome->result_size);
-    return finish_noted(counters, &(struct ending){outcome, salvage}, &query, ret_changed, err);
+    return finish_noted(counters, &(struct ending){.outcome = outcome, .salvages = salvage}, &query,
+                        ret_changed, err);
 }
 
 /* Done and drop: the task leaves the queue. */
@@ -194,7 +209,7 @@ static quern_status apply_archive(struct qn_queue_counters *counters,
     qn_query_int(&query, counters->now_ms);
     qn_query_text(&query, outcome->error);
     bool changed = false;
-    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
+    status = finish_noted(counters, &(struct ending){.outcome = outcome}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         count(counters, queue, outcome, true);
         *ret_applied = outcome->kind == QN_RETRY ? QN_ARCHIVED : QN_APPLIED;
@@ -243,7 +258,7 @@ static quern_status apply_later(struct qn_queue_counters *counters, struct qn_co
     qn_query_int(&query, counters->shift_ms);
     qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
-    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
+    status = finish_noted(counters, &(struct ending){.outcome = outcome}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         const struct qn_task *task = &outcome->run->task;
         count(counters, queue, outcome, failed);
@@ -287,7 +302,7 @@ static quern_status apply_give_back(struct qn_queue_counters *counters,
     qn_query_int(&query, outcome->cause);
     qn_query_int(&query, has_begun(outcome) ? 1 : 0);
     bool changed = false;
-    status = finish_noted(counters, &(struct ending){outcome, false}, &query, &changed, err);
+    status = finish_noted(counters, &(struct ending){.outcome = outcome}, &query, &changed, err);
     if (status == QUERN_OK && changed) {
         counters->wake = true;
         *ret_applied = QN_APPLIED;
@@ -322,10 +337,9 @@ static quern_status apply_crash(struct qn_queue_counters *counters, struct qn_co
                          .ok_at_ms = queue->brake.ok_at_ms,
                          .cause = outcome->cause,
                          .error = outcome->error};
-    const struct qn_run_reporter reporter = {counters->host, counters->worker_id};
     qn_past_run_text entry;
     int64_t token = 0;
-    end.run = qn_run_entry_write(outcome, &reporter, entry) ? entry : NULL;
+    end.run = (struct qn_bytes){entry, qn_run_entry_write(outcome, &counters->reporter, entry)};
     quern_status status = token_of(counters, outcome, &token, err);
     end.token = (uint64_t)token;
     struct qn_ended ended = {0};

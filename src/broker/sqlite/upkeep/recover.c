@@ -203,8 +203,8 @@ static struct qn_worker_fate *find_worker(const struct recovering *recovering, i
 }
 
 /* The run as it is noted: that of a dead worker lived until the last sign of life at least. */
-static const char *write_entry(const struct recovering *recovering, const struct lease *lease,
-                               qn_past_run_text out)
+static struct qn_bytes write_entry(const struct recovering *recovering, const struct lease *lease,
+                                   qn_past_run_text out)
 {
     const struct qn_worker_fate *worker = find_worker(recovering, lease->worker);
     bool died = lease->cause == QUERN_CAUSE_WORKER_DIED;
@@ -212,17 +212,19 @@ static const char *write_entry(const struct recovering *recovering, const struct
     int64_t seen_at_ms = died && worker != NULL ? worker->heartbeat_at_ms : now_ms;
     bool is_later = seen_at_ms > lease->started_at_ms && seen_at_ms < now_ms;
     int64_t ago_ms = is_later ? now_ms - seen_at_ms : 0;
+    char text[QN_PAST_RUN_WORKER_SIZE_MAX];
+    size_t text_size =
+        worker == NULL
+            ? 0
+            : qn_past_run_worker(worker->death.host, qn_owner_pid(worker->owner), worker->id, text);
     const struct qn_past_run run = {
         .end = died ? QUERN_RUN_WORKER_DIED : QUERN_RUN_LEASE_EXPIRED,
         .cause = lease->begun,
         .took_ms = now_ms - ago_ms - lease->started_at_ms,
         .ago_ms = ago_ms,
-        .host = worker != NULL ? worker->death.host : NULL,
-        .pid = worker != NULL ? qn_owner_pid(worker->owner) : 0,
-        .worker_id = worker != NULL ? worker->id : NULL,
+        .worker = {text, text_size},
     };
-    (void)qn_past_run_write(&run, out);
-    return out;
+    return (struct qn_bytes){out, qn_past_run_write(&run, out)};
 }
 
 /* worker: the one that has died; NULL: none. */
@@ -236,7 +238,8 @@ static quern_status end_lease(struct recovering *recovering, struct qn_counted_q
                          .started = lease->started,
                          .started_at_ms = lease->started_at_ms,
                          .cause = lease->cause,
-                         .run = lease->started ? write_entry(recovering, lease, entry) : NULL};
+                         .run = lease->started ? write_entry(recovering, lease, entry)
+                                               : (struct qn_bytes){NULL, 0}};
     struct qn_ended ended = {0};
     bool is_charged = worker != NULL && !qn_worker_fate_is_excused(&recovering->fates, worker);
     quern_status status =

@@ -3,10 +3,10 @@
 
 local RUNS_SIZE_MAX = @QN_PAST_RUNS_SIZE_MAX@
 
--- The text with this entry, which ended now, before those of `old` (nil or false: none). Of these
--- the oldest beyond the limit is dropped, and all of a damaged text.
+-- The text with this entry, which ended now ("": none), before those of `old` (nil or false: none).
+-- Of these the oldest beyond the limit is dropped, and all of a damaged text.
 local function runs_text(entry, old)
-    local kept = string.format('%.0f ', now_ms) .. entry .. '\30'
+    local kept = entry ~= '' and string.format('%.0f %s\30', now_ms, entry) or ''
     if not old or #old > RUNS_SIZE_MAX then
         return kept
     end
