@@ -104,37 +104,12 @@ class ExplainTest(CliTest):
         reason = self.first(self.enqueue("s", "--queue", "other"), "semaphore")
         self.assertTrue(reason["holder"].startswith(held), reason)
 
-    def test_keys_take_turns(self):
-        self.start_worker(f"t={self.hold()}", options=("--concurrency", "1"))
-        self.wait_state(self.enqueue("t", "--limit-key", "a"), "active")
-        self.enqueue("t", "--limit-key", "b")
-        reason = self.reasons(self.enqueue("t", "--limit-key", "b"))["turn"]
-        self.assertEqual(reason["ahead"], 1)
-
-    def test_retries(self):
-        self.start_worker("fail=echo no route >&2; exit 1", "snooze=echo snooze=1h >&3; exit 75",
-                          "die=kill -9 $$", options=("--concurrency", "3"))
-        failed = self.enqueue("fail", "--backoff", "fixed:1h")
-        reason = self.first(failed, "retry")
-        self.assertIn("no route", reason["text"])
-        self.assertEqual(reason["until_at_ms"], self.task(failed)["due_at_ms"])
-        self.first(self.enqueue("snooze"), "snoozed")
-        died = self.enqueue("die")
-        self.first(died, "after-death")
-        self.assertIn("child died", [run["end"] for run in self.explain(died)["runs"]])
-
     def test_braked_queue(self):
         self.start_worker("die=kill -9 $$", options=("--concurrency", "4"))
         ids = [self.enqueue("die") for _ in range(6)]
         self.until(lambda: self.json("queue", "inspect", "default")["braked_hosts"], "it is braked")
         self.until(lambda: any("braked" in self.reasons(task_id) for task_id in ids
                                if self.state(task_id) in ("pending", "retry")), "it says so")
-
-    def test_groups_and_locks(self):
-        member = self.enqueue("t", "--group", "g")
-        self.assertIn("group g", self.first(member, "group")["text"])
-        unique = self.enqueue("t", "x", "--unique", "1s")
-        self.assertNotIn("lock-of-other", self.reasons(unique))
 
     # --- It is active ----------------------------------------------------------------------
 
@@ -157,6 +132,7 @@ class ExplainTest(CliTest):
         self.stop(worker, signal.SIGKILL)
 
     def test_dead_and_frozen_workers(self):
+        """A frozen worker is silent after two heartbeats: other causes are seen meanwhile."""
         frozen = self.start_worker(f"f={self.hold()}", options=("--queue", "f"))
         asleep = self.enqueue("f", "--queue", "f")
         self.wait_state(asleep, "active")
@@ -169,6 +145,8 @@ class ExplainTest(CliTest):
         self.assertEqual(reason["holder"], self.place_of(dead))
         self.assertGreater(reason["until_at_ms"], time.time() * 1000 - 5000)
         self.assertIn("start a worker for queue d", reason["advice"])
+        self.see_retries_poison_and_cancellation()
+        self.see_turns_and_isolation()
         self.first(orphan, "lease-over")
         reason = self.first(asleep, "worker-silent")
         self.assertEqual(reason["holder"], self.place_of(frozen))
@@ -177,10 +155,36 @@ class ExplainTest(CliTest):
         frozen.send_signal(signal.SIGCONT)
         self.first(asleep, "running")
 
-    def test_isolation_after_the_death_of_a_worker(self):
-        worker = self.start_worker(f"t={self.hold()}", options=("--concurrency", "2"))
-        charged = self.enqueue("t")
+    def see_retries_poison_and_cancellation(self):
+        worker = self.start_worker("fail=echo no route >&2; exit 1",
+                                   "snooze=echo snooze=1h >&3; exit 75", "die=kill -9 $$",
+                                   "good=true", f"t={self.hold()}",
+                                   options=("--concurrency", "1"))
+        failed = self.enqueue("fail", "--backoff", "fixed:1h")
+        snoozed = self.enqueue("snooze")
+        died = self.enqueue("die")
+        reason = self.first(failed, "retry")
+        self.assertIn("no route", reason["text"])
+        self.assertEqual(reason["until_at_ms"], self.task(failed)["due_at_ms"])
+        self.first(snoozed, "snoozed")
+        self.first(died, "after-death")
+        self.assertIn("child died", [run["end"] for run in self.explain(died)["runs"]])
+        while self.state(died) != "archived":
+            self.wait_state(self.enqueue("good"), "gone")
+        self.assertIn("deaths", self.first(died, "poison")["text"])
+        task_id = self.enqueue("t")
+        self.wait_state(task_id, "active")
+        self.ok("task", "cancel", task_id, "--then", "archive")
+        self.first(task_id, "cancelled")
+        self.stop(worker)
+
+    def see_turns_and_isolation(self):
+        worker = self.start_worker(f"t={self.hold()}", options=("--concurrency", "1"))
+        charged = self.enqueue("t", "--limit-key", "a")
         self.until(lambda: self.task(charged)["started_at_ms"], "it runs")
+        self.enqueue("t", "--limit-key", "b")
+        reason = self.reasons(self.enqueue("t", "--limit-key", "b"))["turn"]
+        self.assertEqual(reason["ahead"], 1)
         self.stop(worker, signal.SIGKILL)
         self.ok("queue", "pause", "default")
         self.start_worker(f"t={self.hold()}", options=("--concurrency", "2"))
@@ -212,22 +216,6 @@ class ExplainTest(CliTest):
         self.assertEqual(self.reasons(ids["completed"])["completed"]["until_at_ms"],
                          self.task(ids["completed"])["expires_at_ms"])
 
-    def test_cancelled_and_archived(self):
-        self.start_worker(f"t={self.hold()}")
-        task_id = self.enqueue("t")
-        self.wait_state(task_id, "active")
-        self.ok("task", "cancel", task_id, "--then", "archive")
-        self.first(task_id, "cancelled")
-
-    def test_poison(self):
-        self.start_worker("good=true", "bad=kill -9 $$", options=("--concurrency", "1"))
-        bad = self.enqueue("bad")
-        self.until(lambda: self.task(bad)["crash_count"], "it died")
-        while self.state(bad) != "archived":
-            self.wait_state(self.enqueue("good"), "gone")
-        reason = self.first(bad, "poison")
-        self.assertIn("deaths", reason["text"])
-
     @only("redis")
     def test_damaged_message(self):
         task_id = self.enqueue("t")
@@ -255,7 +243,11 @@ class ExplainTest(CliTest):
 
     # --- The program --------------------------------------------------------------------
 
-    def test_several_and_missing_tasks(self):
+    def test_several_tasks_groups_and_locks(self):
+        member = self.enqueue("t", "--group", "g")
+        self.assertIn("group g", self.first(member, "group")["text"])
+        unique = self.enqueue("t", "x", "--unique", "1s")
+        self.assertNotIn("lock-of-other", self.reasons(unique))
         first, second = self.enqueue("t"), self.enqueue("t")
         result = self.quern("--json", "task", "explain", first, "gone", second)
         self.assertEqual(result.returncode, EXIT_FAILURE)
