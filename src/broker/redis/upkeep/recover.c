@@ -43,6 +43,8 @@
 struct qn_recovery_cursor {
     struct qn_recovery_cursor *next;
     int64_t workers_read_at_mono_ns; /* when its workers were last read; 0: never */
+    int64_t asked_at_mono_ns;        /* since when there is no answer for it; 0: there was one */
+    int64_t back_at_mono_ns;         /* when there was one again after a silence; 0: never */
     int64_t from;                    /* the rank where the next page begins */
     char *anchors;                   /* the text from the page before (lib_pages.lua); NULL: none */
     size_t anchors_size;
@@ -114,10 +116,12 @@ static quern_status keep_report(struct recovering *recovering, const char *queue
 
 /* The latest that the server's clock may show; nothing was ever due before 1970. */
 static void put_latest(struct qn_pipeline *pipeline, const struct qn_server_clock *clock,
-                       int64_t boot_ms)
+                       int64_t boot_ms, int64_t queue_back_at_mono_ns)
 {
-    bool is_back =
-        clock->back_at_mono_ns != 0 && qn_clock_mono_ns() - clock->back_at_mono_ns < BACK_REST_NS;
+    int64_t back_at_mono_ns = queue_back_at_mono_ns > clock->back_at_mono_ns
+                                  ? queue_back_at_mono_ns
+                                  : clock->back_at_mono_ns;
+    bool is_back = back_at_mono_ns != 0 && qn_clock_mono_ns() - back_at_mono_ns < BACK_REST_NS;
     if (!clock->jump.seen) {
         qn_pipeline_text(pipeline, "");
     } else if (is_back || qn_clock_jump_is_recent(&clock->jump, boot_ms, CLOCK_REST_MS)) {
@@ -158,7 +162,7 @@ static quern_status ask_page(struct recovering *recovering, const struct qn_reco
     qn_pipeline_int(pipeline, cursor->from);
     qn_pipeline_bytes(pipeline, cursor->anchors != NULL ? cursor->anchors : "",
                       cursor->anchors_size);
-    put_latest(pipeline, &recovering->self->recover_clock, sent_ms);
+    put_latest(pipeline, &recovering->self->recover_clock, sent_ms, cursor->back_at_mono_ns);
     for (size_t i = 0; i < known->count; i++) {
         qn_pipeline_bytes(pipeline, &known->letters[i], 1);
         qn_pipeline_bytes(pipeline, known->ids[i]->data, known->ids[i]->size);
@@ -263,6 +267,32 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_recov
 
 /* --- Which queues --------------------------------------------------------------------- */
 
+/* Of a cluster one node may be silent while others answer, so the clock of the server does not tell
+ * that. Here is noted since when a queue was asked for, */
+static quern_status note_asked(struct qn_redis *self, const char *const *queues, size_t count,
+                               quern_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct qn_recovery_cursor *cursor = find_cursor(self, queues[i]);
+        if (cursor == NULL) {
+            return qn_error_nomem(err);
+        }
+        cursor->asked_at_mono_ns =
+            cursor->asked_at_mono_ns != 0 ? cursor->asked_at_mono_ns : qn_clock_mono_ns();
+    }
+    return QUERN_OK;
+}
+
+/* and here that its node has answered. */
+static void note_queue_answer(struct qn_recovery_cursor *cursor)
+{
+    int64_t now_mono_ns = qn_clock_mono_ns();
+    if (now_mono_ns - cursor->asked_at_mono_ns > SILENCE_NS) {
+        cursor->back_at_mono_ns = now_mono_ns;
+    }
+    cursor->asked_at_mono_ns = 0;
+}
+
 /* Those that have to be checked now, moved to the front of `queues`. */
 static quern_status choose_queues(struct recovering *recovering, const char **queues, size_t *count,
                                   quern_error *err)
@@ -274,7 +304,10 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
     struct qn_poll poll = {.queues = queues, .queue_count = *count, .held = held};
-    quern_status status = qn_poll_run(self, &recovering->pipeline, &poll, err);
+    quern_status status = note_asked(self, queues, *count, err);
+    if (status == QUERN_OK) {
+        status = qn_poll_run(self, &recovering->pipeline, &poll, err);
+    }
     if (status != QUERN_OK) {
         return status;
     }
@@ -284,9 +317,6 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
     size_t chosen = 0;
     for (size_t i = 0; i < *count; i++) {
         struct qn_recovery_cursor *cursor = find_cursor(self, queues[i]);
-        if (cursor == NULL) {
-            return qn_error_nomem(err);
-        }
         int node = -1;
         status = qn_node_of_queue(self->cluster, &recovering->arena, queues[i], &node, err);
         if (status != QUERN_OK) {
@@ -295,6 +325,7 @@ static quern_status choose_queues(struct recovering *recovering, const char **qu
         if (self->cluster != NULL && qn_silence_is(self->cluster, node)) {
             continue; /* the other queues do not wait for it */
         }
+        note_queue_answer(cursor);
         bool late = cursor->workers_read_at_mono_ns == 0 ||
                     now_mono_ns - cursor->workers_read_at_mono_ns >= LOOK_ANYWAY_MS * 1000000;
         if (held[i] || late) {
