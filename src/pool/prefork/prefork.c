@@ -249,9 +249,22 @@ static void init_lists(struct qn_prefork *prefork)
     }
 }
 
+static void tell_made(const struct qn_prefork *prefork, struct qn_prefork *made)
+{
+    if (prefork->ops.made != NULL) {
+        prefork->ops.made(made, prefork->user);
+    }
+}
+
 static quern_status start_thread(struct qn_prefork *prefork, quern_error *err)
 {
-    return qn_thread_start(&prefork->thread, "quern-prefork", thread_main, prefork, err);
+    tell_made(prefork, prefork);
+    quern_status status =
+        qn_thread_start(&prefork->thread, "quern-prefork", thread_main, prefork, err);
+    if (status != QUERN_OK) {
+        tell_made(prefork, NULL);
+    }
+    return status;
 }
 
 /* Of a pool that has no thread yet; its own zygote stays the caller's. */

@@ -59,6 +59,9 @@ struct qn_prefork_death {
 
 /* Called on the pool's thread, without locks. */
 struct qn_prefork_ops {
+    /* The pool is made, and none of the others was called yet; a child that was passed on may send
+     * next. NULL if qn_prefork_new fails after that. The op itself may be NULL. */
+    void (*made)(struct qn_prefork *prefork, void *user);
     /* The item is about to start. False: it must not, and the pool forgets it. has_started: a child
      * has begun it already (it waited in the window), so it cannot be refused. */
     bool (*begin)(struct qn_prefork_item *item, bool has_started, void *user);

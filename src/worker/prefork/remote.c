@@ -305,6 +305,14 @@ static void log_child(int level, const char *message, pid_t pid, const char *det
            QN_LOG_TEXT("detail", detail != NULL && detail[0] != '\0' ? detail : NULL));
 }
 
+static void note_made(struct qn_prefork *prefork, void *user)
+{
+    struct quern_worker *worker = user;
+    (void)pthread_mutex_lock(&worker->mutex);
+    worker->prefork = prefork;
+    (void)pthread_mutex_unlock(&worker->mutex);
+}
+
 static void count_ready(uint32_t count, void *user)
 {
     qn_supply_set_ready(user, count);
@@ -318,7 +326,8 @@ static void note_failure(pid_t pid, const char *why, void *user)
 quern_status qn_remote_start(struct quern_worker *worker,
                              const struct qn_prefork_passed_on *passed_on, quern_error *err)
 {
-    static const struct qn_prefork_ops ops = {.begin = begin,
+    static const struct qn_prefork_ops ops = {.made = note_made,
+                                              .begin = begin,
                                               .encode = encode,
                                               .frame = frame,
                                               .result = result,
@@ -350,12 +359,8 @@ quern_status qn_remote_start(struct quern_worker *worker,
     quern_status status = qn_prefork_new(zygote, &options, &ops, &prefork, err);
     if (status != QUERN_OK) {
         qn_zygote_free(zygote);
-        return status;
     }
-    (void)pthread_mutex_lock(&worker->mutex);
-    worker->prefork = prefork;
-    (void)pthread_mutex_unlock(&worker->mutex);
-    return QUERN_OK;
+    return status;
 }
 
 bool qn_remote_end(struct quern_worker *worker)

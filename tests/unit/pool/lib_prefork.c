@@ -158,9 +158,16 @@ static bool on_frame(struct qn_prefork_item *item, uint16_t kind, struct qn_byte
     return kind == 64;
 }
 
+static void on_made(struct qn_prefork *prefork, void *user)
+{
+    struct lib_prefork *fixture = user;
+    fixture->prefork = prefork;
+}
+
 static bool on_result(struct qn_prefork_item *item, struct qn_bytes body, void *user)
 {
     struct lib_prefork *fixture = user;
+    assert_non_null(fixture->prefork); /* the first word of a child may be its result */
     (void)pthread_mutex_lock(&fixture->mutex);
     bool accepted = !fixture->refuse_result;
     if (accepted) {
@@ -217,7 +224,8 @@ static void on_log(int level, const char *message, pid_t pid, const char *detail
     (void)pthread_mutex_unlock(&fixture->mutex);
 }
 
-static const struct qn_prefork_ops ops = {.begin = on_begin,
+static const struct qn_prefork_ops ops = {.made = on_made,
+                                          .begin = on_begin,
                                           .encode = on_encode,
                                           .frame = on_frame,
                                           .result = on_result,
@@ -264,8 +272,10 @@ void lib_prefork_start(struct lib_prefork *fixture, lib_prefork_act_fn *act)
 {
     quern_error error = {0};
     fixture->zygote = lib_prefork_zygote(act);
-    assert_ok(qn_prefork_new(fixture->zygote, &fixture->options, &ops, &fixture->prefork, &error),
-              error);
+    struct qn_prefork *prefork;
+    fixture->prefork = NULL;
+    assert_ok(qn_prefork_new(fixture->zygote, &fixture->options, &ops, &prefork, &error), error);
+    assert_ptr_equal(fixture->prefork, prefork);
 }
 
 void lib_prefork_stop(struct lib_prefork *fixture)
