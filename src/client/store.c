@@ -14,6 +14,7 @@
 #include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "broker/block.h"
 
 #define BACKOFF_MS_FIRST 1
 #define BACKOFF_MS_MAX 100
@@ -216,10 +217,22 @@ static void put_result(struct qn_store *store, size_t i)
     }
 }
 
+/* The next attempt sends the whole batch again, so that its stamp means the same, but the strings
+ * of a task are its caller's, who may free them once it is told the result. */
+static bool own_task(struct qn_store *store, struct qn_task *task)
+{
+    char *at = qn_arena_alloc(&store->arena, qn_block_task_size(task));
+    if (at != NULL) {
+        qn_block_put_task(&at, task);
+    }
+    return at != NULL;
+}
+
 bool qn_store_settle(struct qn_store *store, struct qn_request *request)
 {
     for (size_t i = 0; i < store->prepared_count; i++) {
-        if (store->origins[i].request == request && !store->fates[i].is_final) {
+        bool is_its = store->origins[i].request == request;
+        if (is_its && (!store->fates[i].is_final || !own_task(store, &store->prepared[i]))) {
             return false;
         }
     }

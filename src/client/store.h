@@ -61,7 +61,8 @@ enum qn_store_end qn_store_run(struct qn_store *store, struct qn_list *batch,
                                int64_t deadline_mono_ns);
 /* The same in the thread that has it now: what is open is tried again. */
 enum qn_store_end qn_store_go_on(struct qn_store *store, int64_t deadline_mono_ns);
-/* Writes the results of a request, if all its tasks are settled; else false. */
+/* Writes the results of a request, if all its tasks are settled, and keeps nothing of it; else, or
+ * without memory, false. */
 bool qn_store_settle(struct qn_store *store, struct qn_request *request);
 /* The results where no memory is left. */
 void qn_store_fail_nomem(const struct qn_list *batch);

@@ -137,9 +137,16 @@ struct caller {
 
 static void *call(void *user)
 {
+    enum { PAYLOAD_SIZE = 4000 };
     struct caller *caller = user;
-    const quern_task task = task_for(caller->node, caller->id);
+    quern_task task = task_for(caller->node, caller->id);
+    char *payload = malloc(PAYLOAD_SIZE);
+    assert_non_null(payload);
+    memset(payload, 'p', PAYLOAD_SIZE);
+    task.payload = payload;
+    task.payload_size = PAYLOAD_SIZE;
     caller->status = quern_client_enqueue(caller->client, &task, NULL, NULL);
+    free(payload); /* the tasks of others may be tried again after that */
     atomic_store(&caller->is_done, true);
     return NULL;
 }
