@@ -24,12 +24,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "pool/prefork/zygote_guard.h"
 #include "pool/prefork/zygote_internal.h"
 #include "pool/prefork/zygote_main.h"
 #include "pool/prefork/zygote_wire.h"
 
 /* How long a full socket is waited for, and the end of a zygote that is freed. */
-enum { SEND_MS = 2000, END_MS = 8000, ANOTHER_MS = 10000, SEND_BUFFER_SIZE = 1 << 20 };
+enum { SEND_MS = 2000, END_MS = 8000, KILL_MS = 2000, ANOTHER_MS = 10000, SEND_BUFFER_SIZE = 1 << 20 };
 
 /* ThreadSanitizer has a thread of its own, from the first other one on. */
 #if defined(__SANITIZE_THREAD__)
@@ -210,8 +211,12 @@ void qn_zygote_free(struct qn_zygote *zygote)
     }
     (void)shutdown(zygote->socket_fd, SHUT_RDWR);              /* it kills all, then it ends */
     (void)pidfd_send_signal(zygote->pid_fd, SIGCONT, NULL, 0); /* it may have been stopped */
-    (void)await(zygote->pid_fd, POLLIN, END_MS);
-    (void)pidfd_send_signal(zygote->pid_fd, SIGKILL, NULL, 0);
+    if (!await(zygote->pid_fd, POLLIN, END_MS)) {
+        /* A warden kills it and what it leaves; one without a warden blocks this signal. */
+        (void)pidfd_send_signal(zygote->pid_fd, QN_ZYGOTE_GUARD_END, NULL, 0);
+        (void)await(zygote->pid_fd, POLLIN, KILL_MS);
+        (void)pidfd_send_signal(zygote->pid_fd, SIGKILL, NULL, 0);
+    }
     siginfo_t info = {0};
     (void)waitid(P_PIDFD, (id_t)zygote->pid_fd, &info, WEXITED);
     close_fd(zygote->socket_fd);

@@ -144,6 +144,15 @@ FORKS = """
     }
     fclose(pids);
 """
+# And what it does at its end.
+HANGS = """
+}
+__attribute__((destructor)) static void hang(void)
+{
+    for (;;) {
+        pause();
+    }
+"""
 
 
 def children(pid):
@@ -376,6 +385,16 @@ QUERN_HANDLERS(mux, err)
                 worker.send_signal(how)
                 worker.wait()
                 self.all_end(pids)
+
+    def test_an_object_that_hangs_at_its_end_ends_with_the_worker(self):
+        """After the 8 s that a zygote has for its end."""
+        self.compile(CONSTRUCTOR % HANGS)
+        worker = self.start("work", "--handlers", "./handlers.so", "--concurrency", "1")
+        self.wait_state(self.enqueue("look"), "gone")
+        [warden] = children(worker.pid)
+        [zygote] = children(warden)
+        self.assertEqual(self.stop(worker), 0)
+        self.all_end([warden, zygote])
 
     def test_what_an_object_starts_when_it_is_loaded_ends_with_its_zygote(self):
         self.compile(CONSTRUCTOR % FORKS)

@@ -10,8 +10,9 @@
  * The other way round the zygote reads the end of its descriptor when the warden is gone, and ends.
  * Only where both are killed at once something may be left.
  *
- * It blocks all signals. The worker knows the warden as its zygote: a SIGCONT is passed on, and
- * when the worker is gone the zygote is killed, also while it loads. */
+ * It blocks all signals. The worker knows the warden as its zygote: a SIGCONT is passed on, and the
+ * zygote is killed when the worker asks for it (QN_ZYGOTE_GUARD_END) or is gone, also while it
+ * loads, or where what it has loaded hangs at its end. */
 #include "pool/prefork/warden/warden.h"
 
 #include <errno.h>
@@ -26,6 +27,7 @@
 
 #include "base/error.h"
 #include "pool/prefork/warden/orphans.h"
+#include "pool/prefork/zygote_guard.h"
 #include "pool/prefork/zygote_setup.h"
 
 enum { EXIT_LOST = 1, ROUNDS_MAX = 100, ROUND_MS = 50, NS_PER_MS = 1000000 };
@@ -91,17 +93,34 @@ static bool reap(const struct warden *warden, int *ret_status)
     return false;
 }
 
+static bool is_stopped(const struct warden *warden)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)warden->zygote, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == warden->zygote;
+}
+
+/* A SIGCONT goes to a zygote that is stopped only: it would take away the stop by which a tool
+ * attaches to it, as LeakSanitizer does at its end, and that tool would wait for ever. */
 _Noreturn static void watch(const struct warden *warden)
 {
     int status = 0;
+    bool resumes = false;
     sigset_t all;
     sigfillset(&all);
     while (!reap(warden, &status)) {
+        siginfo_t info = {0};
         if (getppid() != warden->worker) {
             (void)kill(warden->zygote, SIGKILL);
         }
-        if (sigwaitinfo(&all, NULL) == SIGCONT) {
+        if (resumes && is_stopped(warden)) {
             (void)kill(warden->zygote, SIGCONT);
+            resumes = false;
+        }
+        int number = sigwaitinfo(&all, &info); /* SIGCHLD for a stop, too */
+        resumes = resumes || number == SIGCONT;
+        if (number == QN_ZYGOTE_GUARD_END && info.si_pid == warden->worker) {
+            (void)kill(warden->zygote, SIGKILL);
         }
     }
     if (!may_leave(warden)) {
