@@ -30,7 +30,13 @@
 #include "pool/prefork/zygote_wire.h"
 
 /* How long a full socket is waited for, and the end of a zygote that is freed. */
-enum { SEND_MS = 2000, END_MS = 8000, KILL_MS = 2000, ANOTHER_MS = 10000, SEND_BUFFER_SIZE = 1 << 20 };
+enum {
+    SEND_MS = 2000,
+    END_MS = 8000,
+    KILL_MS = 2000,
+    ANOTHER_MS = 10000,
+    SEND_BUFFER_SIZE = 1 << 20
+};
 
 /* ThreadSanitizer has a thread of its own, from the first other one on. */
 #if defined(__SANITIZE_THREAD__)
