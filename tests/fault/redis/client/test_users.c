@@ -25,7 +25,7 @@ static const char rights[] =
 static const char rare_right[] = "+lpos";
 
 static struct test_redis redis;
-static char urls[2][sizeof redis.tls_url + 32]; /* of a client, of a worker */
+static char urls[2][512]; /* of a client, of a worker */
 static bool is_old;                             /* 6.2: keys have no rights of their own */
 
 /* One word after the other; "": there are no more. */
