@@ -26,7 +26,7 @@ static const char rare_right[] = "+lpos";
 
 static struct test_redis redis;
 static char urls[2][512]; /* of a client, of a worker */
-static bool is_old;                             /* 6.2: keys have no rights of their own */
+static bool is_old;       /* 6.2: keys have no rights of their own */
 
 /* One word after the other; "": there are no more. */
 static const char *next_word(const char *text, char out[64])
