@@ -195,10 +195,10 @@ enum qn_bug {
     QN_BUG_NO_PAUSE = 352,             /* no pause when all servers have failed */
     QN_BUG_REFUSAL_UNNOTICED = 354,    /* a worker whose login is refused looks healthy */
     QN_BUG_LEAVING_MASTER_USED = 355,  /* a master that sentinels are replacing is used */
+    QN_BUG_SENTINEL_KEPT = 356,        /* sentinels that are gone are asked for ever */
     QN_BUG_UNHEARD_IS_ARMED = 357,     /* a node without a listener of ours counts as armed */
     QN_BUG_DOUBT_FORGOTTEN = 358,      /* a task that was sent and not answered is not stored */
     QN_BUG_UNANSWERED_UNMARKED = 359,  /* outcomes at a silent node count as answered */
-    QN_BUG_SENTINEL_KEPT = 356,        /* sentinels that are gone are asked for ever */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

@@ -267,8 +267,8 @@ static quern_status recover_queue(struct recovering *recovering, struct qn_recov
 
 /* --- Which queues --------------------------------------------------------------------- */
 
-/* Of a cluster one node may be silent while others answer, so the clock of the server does not tell
- * that. Here is noted since when a queue was asked for, */
+/* Notes since when each queue is asked for without an answer. Of a cluster one node may be silent
+ * while others answer, which the clock of the server does not show. */
 static quern_status note_asked(struct qn_redis *self, const char *const *queues, size_t count,
                                quern_error *err)
 {
@@ -283,7 +283,7 @@ static quern_status note_asked(struct qn_redis *self, const char *const *queues,
     return QUERN_OK;
 }
 
-/* and here that its node has answered. */
+/* Its node has answered. */
 static void note_queue_answer(struct qn_recovery_cursor *cursor)
 {
     int64_t now_mono_ns = qn_clock_mono_ns();
