@@ -29,7 +29,6 @@ enum {
     SYNC_MS_MIN = 1000,
     COMMAND_MS = QN_LEADER_RENEW_MS,
     HURRY_MS = 1000,
-    LOG_AGAIN_MS = 60000,
     STEP_MS_MAX = 60000, /* of one that does not hang: each call of it ends within COMMAND_MS */
     PROGRAM_SIZE_MAX = 255
 };
@@ -247,8 +246,7 @@ quern_status quern_scheduler_new_sized(const char *url, const quern_scheduler_op
     scheduler->files.watch_fd = -1;
     scheduler->opener_pid = getpid();
     scheduler->must_sync = true;
-    qn_random_init(&scheduler->random);
-    scheduler->pace = qn_url_retry(url);
+    qn_outage_init(&scheduler->outage, &scheduler->log, qn_url_retry(url));
     quern_status status = read_options(scheduler, options, options_size, err);
     if (status == QUERN_OK && scheduler->wake_fd < 0) {
         status = qn_error_set(err, QUERN_E_FULL, "no descriptor: %s", strerror(errno));
@@ -359,27 +357,6 @@ static bool is_lasting(quern_status status)
            status == QUERN_E_INVALID;
 }
 
-/* How long to wait after so many failures. */
-static int64_t note_failure(struct quern_scheduler *scheduler, const quern_error *error)
-{
-    int64_t boot_ms = qn_clock_boot_ms(scheduler->clock);
-    if (scheduler->failures == 0 || boot_ms - scheduler->logged_at_boot_ms >= LOG_AGAIN_MS) {
-        scheduler->logged_at_boot_ms = boot_ms;
-        QN_LOG(&scheduler->log, QUERN_LOG_WARN, "broker does not answer the scheduler",
-               QN_LOG_TEXT("error", error->text));
-    }
-    return qn_pace_next_ms(&scheduler->pace, scheduler->failures++, &scheduler->random);
-}
-
-static void note_success(struct quern_scheduler *scheduler)
-{
-    if (scheduler->failures > 0) {
-        QN_LOG(&scheduler->log, QUERN_LOG_INFO, "broker answers the scheduler again",
-               QN_LOG_NUMBER("failures", scheduler->failures));
-        scheduler->failures = 0;
-    }
-}
-
 /* One attempt to open the broker, else one step. */
 static quern_status advance(struct quern_scheduler *scheduler, int64_t *ret_sleep_ms,
                             quern_error *err)
@@ -401,7 +378,8 @@ static quern_status advance(struct quern_scheduler *scheduler, int64_t *ret_slee
 
 static bool must_end(const struct quern_scheduler *scheduler, quern_status status, quern_error *err)
 {
-    if (qn_pace_ends(&scheduler->pace, scheduler->failures + (scheduler->url != NULL ? 2 : 1))) {
+    const struct qn_outage *outage = &scheduler->outage;
+    if (qn_pace_ends(&outage->pace, outage->failures + (scheduler->url != NULL ? 2 : 1))) {
         return true;
     }
     if (scheduler->url != NULL) {
@@ -418,14 +396,15 @@ static quern_status loop(struct quern_scheduler *scheduler, quern_error *err)
         quern_error error = {0};
         quern_status status = advance(scheduler, &sleep_ms, &error);
         if (status == QUERN_OK) {
-            note_success(scheduler);
+            qn_outage_end(&scheduler->outage);
         } else if (must_end(scheduler, status, &error)) {
             if (err != NULL) {
                 *err = error;
             }
             return error.code != QUERN_OK ? error.code : status;
         } else {
-            sleep_ms = note_failure(scheduler, &error);
+            sleep_ms =
+                qn_outage_fail(&scheduler->outage, &error, qn_clock_boot_ms(scheduler->clock));
         }
         if (atomic_load(&scheduler->stops) == 0) {
             sleep_for(scheduler, sleep_ms);

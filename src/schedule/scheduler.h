@@ -6,10 +6,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/pace.h"
-#include "base/random.h"
 #include "schedule/entry_set.h"
 #include "schedule/files.h"
+#include "schedule/outage.h"
 #include "schedule/tick/ticker.h"
 
 struct quern_scheduler {
@@ -33,13 +32,10 @@ struct quern_scheduler {
     struct qn_leader leader;
     struct qn_ticker ticker;
     struct qn_schedule_files files;
-    struct qn_pace pace; /* of the URL */
-    struct qn_random random;
     int64_t asked_at_boot_ms; /* on_entries was called */
     uint64_t synced_hash;     /* of the program's set */
     bool must_sync;           /* whatever its hash is */
-    uint32_t failures;        /* in a row, without that of the first opening */
-    int64_t logged_at_boot_ms;
+    struct qn_outage outage;  /* without a failure of the first opening */
 
     pthread_mutex_t mutex;    /* guards the rest; not held while a callback runs */
     struct qn_broker *broker; /* NULL until it is open; then it stays */

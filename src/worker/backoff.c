@@ -134,6 +134,19 @@ static void log_failure(struct qn_backoff_group *group, const quern_error *error
     }
 }
 
+/* With the mutex held. Whether this failure is the first that says why there is no connection, in
+ * an outage that began with the loss of one. */
+static bool explains(struct qn_backoff_group *group, const quern_error *error, bool begins)
+{
+    if (begins) {
+        group->is_unexplained = error->code == QUERN_E_UNKNOWN;
+        return false;
+    }
+    bool explains = group->is_unexplained && error->code == QUERN_E_CONNECT;
+    group->is_unexplained = group->is_unexplained && !explains;
+    return explains;
+}
+
 void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
 {
     struct qn_backoff_group *group = backoff->group;
@@ -143,6 +156,7 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     bool turns = is_refusal(error->code) && (begins || !group->refused);
     bool logs =
         begins || turns || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
+    bool is_reason = explains(group, error, begins) && !logs;
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;
@@ -155,6 +169,10 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     (void)pthread_mutex_unlock(&group->mutex);
     if (logs) {
         log_failure(group, error, begins ? -1 : since_ms);
+    }
+    if (is_reason) {
+        QN_LOG(group->log, QUERN_LOG_ERROR, "no connection to the broker",
+               QN_LOG_TEXT("error", error->text));
     }
 }
 

@@ -3,9 +3,9 @@
  *
  * Each of them has a backoff of its own (full jitter, see base/pace.h). All backoffs of a worker
  * form a group, because an outage is one for the process: one line in the log when it begins, one
- * when it turns out that the broker refuses us, one a minute, one when it ends. The first thread
- * that gets an answer again ends the waiting of all others, so that each uses the broker at once
- * when it is back. */
+ * that says why there is no connection if it began with the loss of one, one when it turns out that
+ * the broker refuses us, one a minute, one when it ends. The first thread that gets an answer again
+ * ends the waiting of all others, so that each uses the broker at once when it is back. */
 #ifndef QN_WORKER_BACKOFF_H
 #define QN_WORKER_BACKOFF_H
 
@@ -47,7 +47,8 @@ struct qn_backoff_group {
     int64_t logged_mono_ns;
     int64_t failed_mono_ns; /* the latest failure */
     uint32_t failures;
-    bool refused; /* in this outage the broker has refused the login or a command */
+    bool refused;        /* in this outage the broker has refused the login or a command */
+    bool is_unexplained; /* it began with a lost connection, and none was refused since */
     int64_t witnessed_since_mono_ns;     /* witnesses get answers, and none failed; 0: not so */
     _Atomic int64_t answered_at_mono_ns; /* the latest answer to any member; 0: none yet */
     _Atomic uint64_t failed_total;       /* calls, for metrics */

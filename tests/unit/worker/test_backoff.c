@@ -182,6 +182,33 @@ static void an_outage_that_nobody_saw_end_is_not_part_of_the_next(void **state)
     close_world(&world);
 }
 
+/* "Closed by the server" does not say why no connection is made since, such as a certificate. */
+static void an_outage_that_began_with_a_lost_connection_gets_its_reason_once(void **state)
+{
+    (void)state;
+    struct world world;
+    const quern_error lost = {.code = QUERN_E_UNKNOWN, .text = "closed by the server"};
+    const quern_error refused = {.code = QUERN_E_CONNECT, .text = "unknown CA"};
+    open_world(&world);
+    for (int outage = 0; outage < 2; outage++) {
+        qn_backoff_fail(&world.pump, &lost);
+        qn_backoff_fail(&world.keeper, &lost);
+        assert_null(strstr(world.line, "no connection to the broker"));
+        qn_backoff_fail(&world.keeper, &refused);
+        assert_non_null(strstr(world.line, "no connection to the broker\" error=\"unknown CA\""));
+        world.line[0] = '\0';
+        qn_backoff_fail(&world.pump, &refused);
+        assert_string_equal(world.line, "");
+        qn_backoff_end(&world.pump);
+        qn_backoff_end(&world.keeper);
+    }
+    qn_backoff_fail(&world.pump, &refused);
+    qn_backoff_fail(&world.keeper, &refused);
+    assert_null(strstr(world.line, "no connection to the broker"));
+    assert_int_equal(world.begins, 3);
+    close_world(&world);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nobody_waits_for_more_than_a_second),
     cmocka_unit_test(the_first_answer_ends_the_waiting_of_all),
@@ -190,5 +217,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_member_that_leaves_holds_no_outage_open),
     cmocka_unit_test(only_a_later_line_reports_how_long_an_outage_lasts),
     cmocka_unit_test(an_outage_that_nobody_saw_end_is_not_part_of_the_next),
+    cmocka_unit_test(an_outage_that_began_with_a_lost_connection_gets_its_reason_once),
 };
 TEST_MAIN(tests)
