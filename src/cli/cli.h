@@ -20,7 +20,8 @@ enum qn_exit {
     QN_EXIT_OK = 0,
     QN_EXIT_FAILURE = 1,
     QN_EXIT_USAGE = 2,
-    QN_EXIT_TASKS_FAILED = 3, /* of work --drain and --until-idle: the worker itself did not */
+    QN_EXIT_TASKS_FAILED = 3, /* of work --drain and --until-idle: the worker itself did not; and of
+                               * the task that was waited for */
     QN_EXIT_DATA = 65,
     QN_EXIT_BROKER = 69,
     QN_EXIT_TEMPORARY = 75,

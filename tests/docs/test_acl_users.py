@@ -113,7 +113,7 @@ class AclTest(QuernTest):
         worker("enqueue", "bad", "--id", "bad", "--retry", "never")
         # A worker that runs them, and one whose run is cancelled.
         worker("work", "--exec", "mail=cat", "--exec", "bad=exit 1", "--drain", code=3)
-        self.assertEqual(worker("task", "inspect", "kept", "--result"), "ann")
+        self.assertEqual(worker("task", "wait", "kept"), "ann")
         self.spawn(self.program, "--broker", self.url("worker"), "work",
                    "--queue", "other", "--exec", "slow=sleep 600", "--quiet")
 
@@ -153,6 +153,7 @@ class AclTest(QuernTest):
                       ["mail", "--group", "g"], ["mail", "--limit-key", "k"]):
             self.act("client", "enqueue", *words)
         self.act("client", "enqueue", "--from", "-", input='{"type":"mail"}\n' * 300)
+        self.act("client", "enqueue", "mail", "--wait", "--wait-timeout", "200ms", code=75)
         self.assertEqual(self.refused("client"), [])
         for words in (["work", "--exec", "mail=true", "--drain", "--no-retry"],
                       ["task", "delete", "a"], ["task", "archive", "a"],

@@ -2,7 +2,8 @@
 /* enqueue.c - `quern enqueue`: one task from the command line, or many from a file.
  *
  * The options fill one quern_task. With --from it is the template of every line (see import.c).
- * An option that is left out is 0, which is the default in that struct. */
+ * An option that is left out is 0, which is the default in that struct. With --wait the task's end
+ * is awaited, and its result is printed in place of its id. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "cli/memory.h"
 #include "cli/output/json.h"
 #include "cli/task_options.h"
+#include "cli/wait/wait.h"
 #include "message/id.h"
 #include "task/limits.h"
 #include "task/task.h"
@@ -21,8 +23,10 @@ enum option {
     OPTION_ID = QN_TASK_OPTION_COUNT,
     OPTION_PROCESS_AT,
     OPTION_FROM,
+    OPTION_WAIT,
     OPTION_WAIT_ROOM,
-    OPTION_WAIT_BROKER
+    OPTION_WAIT_BROKER,
+    OPTION_WAIT_TIMEOUT
 };
 
 static const struct qn_option options[] = {
@@ -32,10 +36,14 @@ static const struct qn_option options[] = {
                            QN_OPTION_MOMENT, .alias = "at"},
     [OPTION_FROM] = {"from", "FILE|-", "one task per line, as JSON; see the manual",
                      QN_OPTION_TEXT},
+    [OPTION_WAIT] = {"wait", NULL, "wait for its end; print its result; 3 if it failed",
+                     QN_OPTION_FLAG},
     [OPTION_WAIT_ROOM] = {"wait-room", "D", "wait this long while the queue is full",
-                          QN_OPTION_DURATION},
+                          QN_OPTION_DURATION, .unlisted = true},
     [OPTION_WAIT_BROKER] = {"wait-broker", "D", "wait this long for a broker that is away",
                             QN_OPTION_DURATION, .unlisted = true},
+    [OPTION_WAIT_TIMEOUT] = {"wait-timeout", "D", "with --wait: give up after this time",
+                             QN_OPTION_DURATION, .unlisted = true},
 };
 
 /* The refusal as a document; the line on stderr comes, too. */
@@ -78,6 +86,42 @@ static quern_client_options client_options(const struct qn_cli *cli)
                                   .no_wait = qn_cli_no_retry(cli)};
 }
 
+/* Waits for the end of the task, and prints its result, or the task as it is then. */
+static int await_end(const struct qn_cli *cli, quern_client *client, const quern_task_info *stored)
+{
+    quern_task_info *info = NULL;
+    int64_t timeout_ms = qn_args_number(&cli->args, OPTION_WAIT_TIMEOUT, -1);
+    int exit_code = qn_wait_for_end(cli, client, quern_task_info_id(stored),
+                                    qn_wait_until_mono_ns(timeout_ms), &info);
+    const quern_task_info *known = info != NULL ? info : stored;
+    if (cli->json) {
+        json_t *object = qn_json_task(known);
+        (void)json_object_set_new(object, "existing",
+                                  json_boolean(quern_task_info_existing(stored)));
+        int print_code = qn_json_print(object);
+        exit_code = exit_code != QN_EXIT_OK ? exit_code : print_code;
+    } else if (info != NULL) {
+        qn_wait_print_result(info);
+    }
+    quern_task_info_free(info);
+    return exit_code;
+}
+
+/* status: of the enqueue, which stored it. */
+static int print_stored(const struct qn_cli *cli, const quern_task_info *info, quern_status status)
+{
+    if (!cli->json) {
+        printf("%s\n", quern_task_info_id(info));
+        return QN_EXIT_OK;
+    }
+    json_t *object = qn_json_task(info);
+    (void)json_object_set_new(object, "existing", json_boolean(quern_task_info_existing(info)));
+    if (status != QUERN_OK) {
+        qn_json_set_text(object, "status", quern_status_name(status));
+    }
+    return qn_json_print(object);
+}
+
 static int enqueue_one(struct qn_cli *cli, const quern_task *task)
 {
     quern_client *client = NULL;
@@ -100,16 +144,10 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
         if (cli->json && (err.code == QUERN_E_DUPLICATE || err.code == QUERN_E_CONFLICT)) {
             print_refusal(&err, info);
         }
-    } else if (cli->json) {
-        json_t *object = qn_json_task(info);
-        (void)json_object_set_new(object, "existing", json_boolean(quern_task_info_existing(info)));
-        if (status != QUERN_OK) {
-            qn_json_set_text(object, "status", quern_status_name(status));
-        }
-        int print_code = qn_json_print(object);
-        exit_code = exit_code != QN_EXIT_OK ? exit_code : print_code;
     } else {
-        printf("%s\n", quern_task_info_id(info));
+        int end_code = qn_args_given(&cli->args, OPTION_WAIT) ? await_end(cli, client, info)
+                                                              : print_stored(cli, info, status);
+        exit_code = exit_code != QN_EXIT_OK ? exit_code : end_code;
     }
     quern_task_info_free(info);
     quern_client_free(client);
@@ -141,6 +179,12 @@ static int check_options(const struct qn_cli *cli)
     if (from != NULL && qn_args_given(args, OPTION_ID)) {
         return qn_cli_usage(cli, "--id cannot be given for all lines of --from");
     }
+    if (from != NULL && qn_args_given(args, OPTION_WAIT)) {
+        return qn_cli_usage(cli, "--wait is for one task, not for all lines of --from");
+    }
+    if (qn_args_given(args, OPTION_WAIT_TIMEOUT) && !qn_args_given(args, OPTION_WAIT)) {
+        return qn_cli_usage(cli, "--wait-timeout needs --wait");
+    }
     if (qn_args_given(args, QN_TASK_DELAY) && qn_args_given(args, OPTION_PROCESS_AT)) {
         return qn_cli_usage(cli, "--delay and --process-at exclude each other");
     }
@@ -161,6 +205,9 @@ static int run_enqueue(struct qn_cli *cli)
         const char *from = qn_args_text(args, OPTION_FROM);
         task.id = qn_args_text(args, OPTION_ID);
         task.process_at_ms = qn_args_number(args, OPTION_PROCESS_AT, 0);
+        if (qn_args_given(args, OPTION_WAIT) && task.retention_ms == 0) {
+            task.retention_ms = QN_WAIT_RETENTION_MS;
+        }
         const quern_client_options how = client_options(cli);
         exit_code =
             from != NULL ? qn_import(cli, from, &task, &how) : enqueue_operands(cli, &parts, &task);

@@ -21,6 +21,7 @@
 #include "cli/verbs/task/runs.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
+#include "cli/wait/wait.h"
 #include "inspect/explain/explain.h"
 #include "task/limits.h"
 
@@ -290,6 +291,16 @@ static const struct qn_verb verbs[] = {
      .operand_min = 1,
      .operand_max = SIZE_MAX,
      .run = qn_task_explain},
+    {.name = "wait",
+     .operands = "ID...",
+     .summary = "wait until tasks have ended; print the result; exit 3 if one failed",
+     .about = "It needs a --retention: a task without one is gone when it is done.",
+     .example = "  quern task wait 0199f3a1 --timeout 5m",
+     .options = qn_wait_options,
+     .option_count = QN_WAIT_OPTION_COUNT,
+     .operand_min = 1,
+     .operand_max = SIZE_MAX,
+     .run = qn_wait_run},
     {.name = "save",
      .operands = "ID",
      .summary = "print a task as one line of JSON, for a replay",
@@ -345,5 +356,5 @@ static const struct qn_verb verbs[] = {
 };
 #undef ACT_VERB
 const struct qn_noun qn_noun_task = {
-    "task", "list, inspect, explain, save, export, replay, run, archive...", verbs,
+    "task", "list, inspect, explain, wait, export, replay, run, archive...", verbs,
     QN_COUNT_OF(verbs)};
