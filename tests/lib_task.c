@@ -3,6 +3,7 @@
 #include "lib_task.h"
 
 #include "base/text/number.h"
+#include "broker/edit/edit.h"
 #include "broker/standing/standing.h"
 #include "lib_round.h"
 
@@ -28,13 +29,26 @@ static bool is_moment(int64_t at_ms)
     return at_ms >= 0 && at_ms <= QN_MOMENT_MS_MAX;
 }
 
+/* One task of an unknown state, and as if it had been found in each state. */
+static void edit_in(struct test_round *round, quern_task_state state)
+{
+    const quern_task_edit edit = {.payload = "", .retry_max = 9, .timeout_ms = 1};
+    const struct qn_edit_item item = {.id = "t0"};
+    const struct qn_edit_list list = {
+        .edit = &edit, .queue = "default", .state = state, .items = &item, .count = 1};
+    struct qn_edit_answer answer;
+    (void)!qn_broker_edit(round->broker, &list, &answer, NULL);
+}
+
 void test_round_stand(struct test_round *round)
 {
+    edit_in(round, (quern_task_state)0);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state, .limit = 1};
         struct qn_standing standing;
         quern_task_info *copy = NULL;
         quern_error err;
+        edit_in(round, (quern_task_state)state);
         (void)!qn_broker_tasks(round->broker, &filter, keep_task, &copy, &err);
         bool is_known =
             copy != NULL && qn_broker_standing(round->broker, copy, &standing, &err) == QUERN_OK;

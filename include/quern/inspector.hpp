@@ -258,6 +258,28 @@ class inspector
         });
         return matching;
     }
+    quern_matching edit_matching(const quern_task_edit &edit, const quern_search &search)
+    {
+        quern_matching matching = {};
+        detail::must([&](quern_error &err) { return edit_matching(edit, search, matching, err); });
+        return matching;
+    }
+    quern_status edit_matching(const quern_task_edit &edit, const quern_search &search,
+                               quern_matching &ret_matching, quern_error &err) noexcept
+    {
+        return quern_inspector_edit_matching(get(), &edit, &search, &ret_matching, &err);
+    }
+    /* An empty queue: any. */
+    void edit(const std::string &queue, const std::string &id, const quern_task_edit &edit)
+    {
+        detail::must([&](quern_error &err) { return this->edit(queue, id, edit, err); });
+    }
+    quern_status edit(const std::string &queue, const std::string &id, const quern_task_edit &edit,
+                      quern_error &err) noexcept
+    {
+        return quern_inspector_task_edit(get(), queue.empty() ? nullptr : queue.c_str(), id.c_str(),
+                                         &edit, &err);
+    }
 
     void backup(const std::string &path)
     {

@@ -27,6 +27,8 @@ typedef struct quern_search {
     /* Called after each step of an action with the counts so far; NULL: not. */
     void (*on_progress)(const struct quern_matching *so_far, void *user);
     void *user;
+    int32_t dry_run;  /* 1: an action only counts what it would do */
+    int32_t reserved; /* 0 */
 } quern_search;
 
 /* A page of the tasks that fulfil the query. Order: by queue, then state; pending and active: next
@@ -72,6 +74,27 @@ QUERN_NODISCARD static inline quern_status quern_inspector_count_matching(
     quern_inspector *inspector, quern_action action, const quern_search *search,
     quern_matching *ret_matching, quern_error *err);
 
+/* --- Editing ---------------------------------------------------------------------------- */
+
+/* Changes one task: its payload, its moment, its options; all of it in one step. queue NULL: in any
+ * queue. QUERN_E_CONFLICT: the task has changed since it was read (edit.seen, else by this call),
+ * and is left as it is. QUERN_E_STATE: it is active or completed, its group is being aggregated, or
+ * it is to have a moment although it is neither scheduled nor waits for a retry. QUERN_E_NOT_FOUND.
+ * The lock of a unique task stays that of the payload with which it was enqueued, as with asynq's
+ * UpdateTaskPayload; where a lock is renewed while its task lives, it is renewed for the new
+ * moment. */
+QUERN_NODISCARD static inline quern_status quern_inspector_task_edit(quern_inspector *inspector,
+                                                                     const char *queue,
+                                                                     const char *id,
+                                                                     const quern_task_edit *edit,
+                                                                     quern_error *err);
+/* Does so to each task that fulfils the query, as quern_inspector_act_matching applies an action;
+ * edit.seen is not used. Each is read once more, and must then still fulfil it: else it is counted
+ * as changed. */
+QUERN_NODISCARD static inline quern_status quern_inspector_edit_matching(
+    quern_inspector *inspector, const quern_task_edit *edit, const quern_search *search,
+    quern_matching *ret_matching, quern_error *err);
+
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */
 
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_search_sized(quern_inspector *inspector,
@@ -110,6 +133,30 @@ static inline quern_status quern_inspector_count_matching(quern_inspector *inspe
 {
     return quern_inspector_count_matching_sized(inspector, action, search, sizeof(quern_search),
                                                 ret_matching, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status
+quern_inspector_task_edit_sized(quern_inspector *inspector, const char *queue, const char *id,
+                                const quern_task_edit *edit, size_t edit_size, quern_error *err);
+static inline quern_status quern_inspector_task_edit(quern_inspector *inspector, const char *queue,
+                                                     const char *id, const quern_task_edit *edit,
+                                                     quern_error *err)
+{
+    return quern_inspector_task_edit_sized(inspector, queue, id, edit, sizeof(quern_task_edit),
+                                           err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_edit_matching_sized(
+    quern_inspector *inspector, const quern_task_edit *edit, size_t edit_size,
+    const quern_search *search, size_t search_size, quern_matching *ret_matching, quern_error *err);
+static inline quern_status quern_inspector_edit_matching(quern_inspector *inspector,
+                                                         const quern_task_edit *edit,
+                                                         const quern_search *search,
+                                                         quern_matching *ret_matching,
+                                                         quern_error *err)
+{
+    return quern_inspector_edit_matching_sized(inspector, edit, sizeof(quern_task_edit), search,
+                                               sizeof(quern_search), ret_matching, err);
 }
 
 #ifdef __cplusplus

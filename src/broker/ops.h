@@ -10,6 +10,7 @@
 #define QN_BROKER_OPS_H
 
 #include "broker/broker.h"
+#include "broker/edit/edit.h"
 #include "broker/group.h"
 #include "broker/inspect.h"
 #include "broker/limit/limit.h"
@@ -64,6 +65,7 @@ struct qn_broker_ops {
     qn_backup_fn *backup; /* NULL: it is no file */
     qn_operate_fn *operate;
     qn_operate_all_fn *operate_all;
+    qn_edit_fn *edit;
     qn_search_fn *search;
     qn_search_act_fn *search_act;
     qn_trash_search_fn *trash_search;

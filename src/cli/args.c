@@ -180,6 +180,10 @@ static bool parse_value(struct qn_args *args, const struct qn_option *option, co
         }
         return true;
     case QN_OPTION_MOMENT:
+        if (option->never && strcmp(text, "never") == 0) {
+            *ret_number = -1;
+            return true;
+        }
         if (qn_moment_parse(text, ret_number, &err) != QUERN_OK) {
             return set_problem(args, "--%s: %s", option->name, err.text);
         }

@@ -270,7 +270,7 @@ static quern_status enter_bulk(const struct bulk_call *call, quern_matching *ret
     }
     bulk->broker = call->inspector->broker;
     bulk->action = call->action;
-    bulk->acts = call->acts;
+    bulk->acts = call->acts && ours.dry_run == 0;
     bulk->in_trash = ours.in_trash != 0;
     status = run_bulk(bulk, &ours, ret_matching, err);
     qn_free(bulk);

@@ -30,6 +30,10 @@ static quern_status check_search(const quern_search *search, quern_error *err)
     if (search->in_trash != 0 && search->in_trash != 1) {
         return qn_error_set(err, QUERN_E_INVALID, "search: in_trash is neither 0 nor 1");
     }
+    if ((search->dry_run != 0 && search->dry_run != 1) || search->reserved != 0) {
+        return qn_error_set(err, QUERN_E_INVALID,
+                            "search: dry_run is neither 0 nor 1, or reserved is not 0");
+    }
     if (search->in_trash != 0 && search->state != 0) {
         return qn_error_set(err, QUERN_E_INVALID,
                             "search: in the trash the state is part of the query");

@@ -62,6 +62,21 @@ static void use_trash(quern::inspector &inspector, const quern_search &search)
     CHECK(inspector.act_matching(QUERN_ACTION_RESTORE, trash).done == 1);
 }
 
+/* The task "twice" is edited, by its id and by a query, and deleted. */
+static void use_edit(quern::inspector &inspector)
+{
+    quern_search search{};
+    search.match = "id = twice";
+    quern_task_edit edit{};
+    edit.timeout_ms = 1234;
+    inspector.edit("", "twice", edit);
+    CHECK(inspector.task("", "twice").timeout_ms() == 1234);
+    edit.timeout_ms = 4321;
+    CHECK(inspector.edit_matching(edit, search).done == 1);
+    CHECK(inspector.task("", "twice").timeout_ms() == 4321);
+    inspector.act(QUERN_ACTION_DELETE, "", "twice");
+}
+
 static void errors_are_thrown_or_returned(const std::string &url)
 {
     CHECK(thrown_by([] { quern::client client("localhost:6379"); }) == QUERN_E_INVALID);
@@ -104,13 +119,13 @@ static void errors_are_thrown_or_returned(const std::string &url)
     CHECK(stored.cause() == QUERN_CAUSE_NONE);
     const std::string beginning = std::string(results[0].id).substr(0, 20);
     CHECK(inspector.task_short("", beginning).id() == results[0].id);
+    use_edit(inspector);
     CHECK(thrown_by([&] { inspector.task_short("", "none"); }) == QUERN_E_NOT_FOUND);
-    inspector.act(QUERN_ACTION_DELETE, "", "twice");
     inspector.backup(std::string(url) + ".copy");
     CHECK(thrown_by([&] { inspector.reload_certificates(); }) == QUERN_E_UNSUPPORTED);
     CHECK(thrown_by([&] { moved.reload_certificates(); }) == QUERN_E_UNSUPPORTED);
     CHECK(quern::inspector(std::string(url) + ".copy").tasks().size() == 1);
-    quern_task_filter pending = {};
+    quern_task_filter pending{};
     CHECK(thrown_by([&] { inspector.act_all(QUERN_ACTION_DELETE, pending); }) == QUERN_E_INVALID);
     pending.queue = "default";
     pending.state = QUERN_TASK_PENDING;

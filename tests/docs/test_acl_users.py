@@ -185,6 +185,7 @@ class AclTest(QuernTest):
         self.until(lambda: state() == "archived", "the run is cancelled")
         for words in (["stats", "-v"], ["queue", "list"], ["queue", "history", "other"],
                       ["task", "list"], ["worker", "list"], ["db", "info"],
+                      ["task", "edit", "a", "--retry-max", "3"],
                       ["task", "run", "a"], ["task", "archive", "c"], ["task", "delete", "c"],
                       ["task", "archive", "grouped"], ["task", "run", "grouped"],
                       ["queue", "pause", "other"], ["queue", "resume", "other"],

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "broker/edit/edit.h"
 #include "broker/limit/limit.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
@@ -246,6 +247,16 @@ void fuzz_do_trash(struct fuzz_rig *rig)
         qn_condition_free(condition);
     }
     rig->status = qn_broker_trash_act(rig->broker, &list, results, &rig->err);
+    const quern_task_edit edit = {
+        .payload = "x", .payload_size = choice % 2, .set_payload = 1, .delay_ms = choice % 3};
+    const struct qn_edit_item item = {.id = "a"};
+    const struct qn_edit_list edits = {.edit = &edit,
+                                       .queue = queue,
+                                       .state = (quern_task_state)(choice % 8),
+                                       .items = &item,
+                                       .count = 1};
+    struct qn_edit_answer answer;
+    rig->status = qn_broker_edit(rig->broker, &edits, &answer, &rig->err);
 }
 
 void fuzz_do_pause(struct fuzz_rig *rig)

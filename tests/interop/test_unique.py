@@ -54,6 +54,31 @@ class UniqueTest(InteropTest):
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
         self.assert_clean()
 
+    def test_an_edited_task_keeps_its_lock_whoever_edits_it(self):
+        ours = self.ours(b"same", "--in", "1h")
+        self.go("update", queue="default", id=ours["id"], bytes=b64(b"new"))
+        self.assertEqual(self.quern("task", "inspect", ours["id"])["payload"], "new")
+        self.assert_go_is_refused(b"same")
+        self.quern("task", "run", ours["id"])
+        self.go_runs_all(ours["id"])
+        self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
+        theirs = self.go_try(payload=b"same", process_in_ms=HOUR_MS, retry=3, retention_ms=7000)
+        before = self.go("task", queue="default", id=theirs["id"])
+        self.quern("task", "edit", theirs["id"], "--payload", "new", "--timeout", "90s",
+                   "--in", "2h")
+        after = self.go("task", queue="default", id=theirs["id"])
+        self.assertEqual(unb64(after["payload"]), b"new")
+        self.assertEqual(after["timeout_ms"], 90000)
+        later_ns = after["next_process_at_ns"] - before["next_process_at_ns"]
+        self.assertLess(abs(later_ns / 1e9 - 3600), lib_interop.PATIENCE_S)
+        for name in set(before) - {"payload", "timeout_ms", "next_process_at_ns"}:
+            self.assertEqual(after[name], before[name], name)
+        self.assert_go_is_refused(b"same")
+        self.go("run", queue="default", id=theirs["id"])
+        self.go_runs_all(theirs["id"], "completed")
+        self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
+        self.assert_clean()
+
     def test_a_run_of_go_is_not_replaced(self):
         info = self.go_try(type="hold", payload=b"same")
         server = self.go_server()

@@ -168,6 +168,7 @@ qn_server_info_fn qn_sqlite_server_info;
 qn_backup_fn qn_sqlite_backup;
 qn_operate_fn qn_sqlite_operate;
 qn_operate_all_fn qn_sqlite_operate_all;
+qn_edit_fn qn_sqlite_edit;
 qn_search_fn qn_sqlite_search;
 qn_search_act_fn qn_sqlite_search_act;
 qn_trash_search_fn qn_sqlite_trash_search;

@@ -16,6 +16,7 @@
 #include "cli/output/text.h"
 #include "cli/replay/replay.h"
 #include "cli/replay/save.h"
+#include "cli/verbs/task/edit.h"
 #include "cli/verbs/task/explain.h"
 #include "cli/verbs/task/export.h"
 #include "cli/verbs/task/runs.h"
@@ -344,6 +345,15 @@ static const struct qn_verb verbs[] = {
      .option_count = QN_TASK_DELETE_OPTION_COUNT,
      .operand_max = SIZE_MAX,
      .run = qn_task_act_delete},
+    {.name = "edit",
+     .operands = "[ID...]",
+     .summary = "change the payload, the moment or options of tasks that wait",
+     .about = "A task that was changed meanwhile stays. Not for active and completed ones.",
+     .example = "  quern task edit 0199f3a1-7c2e-7d43-8a55 --payload '{\"n\":2}' --in 10m",
+     .options = qn_edit_options,
+     .option_count = QN_EDIT_OPTION_COUNT,
+     .operand_max = SIZE_MAX,
+     .run = qn_edit_run},
     {.name = "cancel",
      .operands = "[ID...]",
      .summary = "cancel active tasks: by their ids, or all",

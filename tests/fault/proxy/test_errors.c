@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "broker/search/search.h"
+#include "broker/edit/edit.h"
 #include "task/limits.h"
 
 #define COMMANDS_MAX 40            /* of an operation; more would not end */
@@ -167,6 +167,18 @@ static quern_status archive_found(struct bench *bench, quern_error *err)
     return status == QUERN_OK && done != 1 ? WRONG_RESULT : status;
 }
 
+static quern_status edit(struct bench *bench, quern_error *err)
+{
+    static const struct qn_edit_item item = {.id = "next"};
+    const struct qn_edit_list list = {.edit = &(quern_task_edit){.payload = "", .retry_max = 9},
+                                      .queue = "default",
+                                      .items = &item,
+                                      .count = 1};
+    struct qn_edit_answer answer = {0};
+    quern_status status = qn_broker_edit(bench->broker, &list, &answer, err);
+    return status == QUERN_OK && answer.result != QN_EDIT_DONE ? WRONG_RESULT : status;
+}
+
 static quern_status deregister(struct bench *bench, quern_error *err)
 {
     return qn_broker_deregister(bench->broker, "w", err);
@@ -176,13 +188,21 @@ static const struct operation {
     const char *name;
     quern_status (*run)(struct bench *bench, quern_error *err);
 } operations[] = {
-    {"enqueue", enqueue_two},   {"exchange", end_and_lease},
-    {"extend", extend},         {"result", write_result},
-    {"forward", forward},       {"recover", recover},
-    {"prune", prune},           {"arm", arm},
-    {"heartbeat", heartbeat},   {"drained", drained},
-    {"pause", pause_queue},     {"archive", archive},
-    {"deregister", deregister}, {"search_act", archive_found},
+    {"enqueue", enqueue_two},
+    {"exchange", end_and_lease},
+    {"extend", extend},
+    {"result", write_result},
+    {"forward", forward},
+    {"recover", recover},
+    {"prune", prune},
+    {"arm", arm},
+    {"heartbeat", heartbeat},
+    {"drained", drained},
+    {"pause", pause_queue},
+    {"archive", archive},
+    {"deregister", deregister},
+    {"search_act", archive_found},
+    {"edit", edit},
 };
 
 /* --- The table ------------------------------------------------------------------------ */

@@ -220,6 +220,14 @@ static void inspector_names_the_argument_that_is_null(void **state)
             quern_inspector_act_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
     REFUSES("ret_matching",
             quern_inspector_count_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
+    const quern_task_edit edit = {.retry_max = 1};
+    REFUSES("inspector", quern_inspector_task_edit(NULL, NULL, "1", &edit, &err));
+    REFUSES("id", quern_inspector_task_edit(t->inspector, NULL, NULL, &edit, &err));
+    REFUSES("edit", quern_inspector_task_edit(t->inspector, NULL, "1", NULL, &err));
+    REFUSES("search", quern_inspector_edit_matching(t->inspector, &edit, NULL, &matching, &err));
+    REFUSES("edit", quern_inspector_edit_matching(t->inspector, NULL, &search, &matching, &err));
+    REFUSES("ret_matching",
+            quern_inspector_edit_matching(t->inspector, &edit, &search, NULL, &err));
     quern_explanation *explanation = NULL;
     REFUSES("inspector", quern_inspector_explain(NULL, NULL, "1", &explanation, &err));
     REFUSES("id", quern_inspector_explain(t->inspector, NULL, NULL, &explanation, &err));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* match.c - --match of `quern task list|run|archive|delete|cancel`, and of `quern trash`.
+/* match.c - --match of `quern task list|run|archive|delete|cancel|edit`, and of `quern trash`.
  *
  * A page reports how far the search has come, and the cursor to continue with. An action counts
  * first, shows some of the tasks and asks; a task that changed before its turn is left alone and
@@ -132,15 +132,23 @@ static void show_sample(const struct qn_cli *cli, const quern_search *search,
 static void report_refused(const struct qn_cli *cli, const struct qn_task_match_act *act,
                            const quern_matching *matching)
 {
+    const char *one =
+        act->refused_one != NULL ? act->refused_one : "is in a state that does not allow it";
+    const char *many =
+        act->refused_many != NULL ? act->refused_many : "are in a state that does not allow it";
     if (matching->refused > 0) {
         qn_cli_message(cli, "%" PRIu64 " more %s: left alone", matching->refused,
-                       act->action == QUERN_ACTION_RESTORE
-                           ? qn_plural(matching->refused,
-                                       "would clash with another task's id or lock",
-                                       "would clash with other tasks' ids or locks")
-                           : qn_plural(matching->refused, "is in a state that does not allow it",
-                                       "are in a state that does not allow it"));
+                       qn_plural(matching->refused, one, many));
     }
+}
+
+static quern_status apply(const struct qn_task_match_act *act, quern_inspector *inspector,
+                          const quern_search *search, quern_matching *ret_matching,
+                          quern_error *err)
+{
+    return act->apply != NULL
+               ? act->apply(inspector, search, ret_matching, act->user, err)
+               : quern_inspector_act_matching(inspector, act->action, search, ret_matching, err);
 }
 
 static int print_dry_run(const struct qn_cli *cli, const struct qn_task_match_act *act,
@@ -182,8 +190,9 @@ static bool prepare(const struct qn_cli *cli, quern_inspector *inspector,
     if (act->yes && !act->dry_run) {
         return true;
     }
-    if (quern_inspector_count_matching(inspector, act->action, search, &counted, &err) !=
-        QUERN_OK) {
+    quern_search dry = *search;
+    dry.dry_run = 1;
+    if (apply(act, inspector, &dry, &counted, &err) != QUERN_OK) {
         *ret_exit = fail(cli, &err);
         return false;
     }
@@ -245,8 +254,7 @@ int qn_task_match_act(const struct qn_cli *cli, quern_inspector *inspector,
     drawn.on_progress = draw;
     drawn.user = &prepared;
     qn_progress_start(&prepared.progress);
-    quern_status status =
-        quern_inspector_act_matching(inspector, act->action, &drawn, &result, &err);
+    quern_status status = apply(act, inspector, &drawn, &result, &err);
     qn_progress_stop(&prepared.progress);
     if (status != QUERN_OK) {
         exit_code = fail(cli, &err);

@@ -15,7 +15,13 @@ QUERN_NODISCARD int qn_task_match_list(const struct qn_cli *cli, quern_inspector
                                        const struct qn_task_table *shape);
 
 struct qn_task_match_act {
-    quern_action action;
+    quern_action action; /* without apply */
+    /* Does something else to all that match, or with search->dry_run counts; NULL: the action. */
+    quern_status (*apply)(quern_inspector *inspector, const quern_search *search,
+                          quern_matching *ret_matching, const void *user, quern_error *err);
+    const void *user;
+    const char *refused_one; /* "would clash with another task"; NULL: its state forbids it */
+    const char *refused_many;
     const char *ask;  /* "Delete" */
     const char *done; /* "deleted" */
     bool yes;

@@ -174,11 +174,14 @@ static int run_restore(struct qn_cli *cli)
         return qn_cli_usage(cli, "--dry-run goes with --match and --all");
     }
     if (all || by_match) {
-        const struct qn_task_match_act act = {.action = QUERN_ACTION_RESTORE,
-                                              .ask = "Restore",
-                                              .done = "restored",
-                                              .yes = qn_args_given(args, ACT_YES),
-                                              .dry_run = dry_run};
+        const struct qn_task_match_act act = {
+            .action = QUERN_ACTION_RESTORE,
+            .refused_one = "would clash with another task's id or lock",
+            .refused_many = "would clash with other tasks' ids or locks",
+            .ask = "Restore",
+            .done = "restored",
+            .yes = qn_args_given(args, ACT_YES),
+            .dry_run = dry_run};
         return act_matching(cli, &act);
     }
     quern_inspector *inspector = NULL;
