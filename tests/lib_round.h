@@ -19,7 +19,7 @@ struct test_round {
 
 /* Leases, extends, reads, ends the runs in different ways, does upkeep, acts and checks. */
 void test_round(struct test_round *round);
-/* A part of it, in lib_task.c: where one task of each state stands, and edits. */
+/* A part of it, in lib_task.c: where one task of each state stands, edits, moves. */
 void test_round_stand(struct test_round *round);
 
 #endif

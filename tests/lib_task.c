@@ -4,6 +4,7 @@
 
 #include "base/text/number.h"
 #include "broker/edit/edit.h"
+#include "broker/move/move.h"
 #include "broker/standing/standing.h"
 #include "lib_round.h"
 
@@ -40,15 +41,29 @@ static void edit_in(struct test_round *round, quern_task_state state)
     (void)!qn_broker_edit(round->broker, &list, &answer, NULL);
 }
 
+/* To another queue, and what moved back, as the rest of the round is about the first one. */
+static void move_in(struct test_round *round, quern_task_state state)
+{
+    static const struct qn_found found[] = {{"t1", ""}, {"none", ""}};
+    struct qn_move_list list = {
+        .queue = "default", .to = "other", .state = state, .items = found, .count = 2};
+    struct qn_move_answer answers[2];
+    (void)!qn_broker_move(round->broker, &list, answers, NULL);
+    list = (struct qn_move_list){.queue = "other", .to = "default", .items = found, .count = 2};
+    (void)!qn_broker_move(round->broker, &list, answers, NULL);
+}
+
 void test_round_stand(struct test_round *round)
 {
     edit_in(round, (quern_task_state)0);
+    move_in(round, (quern_task_state)0);
     for (int state = QUERN_TASK_ACTIVE; state <= QUERN_TASK_AGGREGATING; state++) {
         const quern_task_filter filter = {.queue = "default", .state = state, .limit = 1};
         struct qn_standing standing;
         quern_task_info *copy = NULL;
         quern_error err;
         edit_in(round, (quern_task_state)state);
+        move_in(round, (quern_task_state)state);
         (void)!qn_broker_tasks(round->broker, &filter, keep_task, &copy, &err);
         bool is_known =
             copy != NULL && qn_broker_standing(round->broker, copy, &standing, &err) == QUERN_OK;

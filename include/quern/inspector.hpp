@@ -269,7 +269,29 @@ class inspector
     {
         return quern_inspector_edit_matching(get(), &edit, &search, &ret_matching, &err);
     }
+    quern_matching move_matching(const std::string &to_queue, const quern_search &search)
+    {
+        quern_matching matching = {};
+        detail::must(
+            [&](quern_error &err) { return move_matching(to_queue, search, matching, err); });
+        return matching;
+    }
+    quern_status move_matching(const std::string &to_queue, const quern_search &search,
+                               quern_matching &ret_matching, quern_error &err) noexcept
+    {
+        return quern_inspector_move_matching(get(), to_queue.c_str(), &search, &ret_matching, &err);
+    }
     /* An empty queue: any. */
+    void move(const std::string &queue, const std::string &id, const std::string &to_queue)
+    {
+        detail::must([&](quern_error &err) { return move(queue, id, to_queue, err); });
+    }
+    quern_status move(const std::string &queue, const std::string &id, const std::string &to_queue,
+                      quern_error &err) noexcept
+    {
+        return quern_inspector_task_move(get(), queue.empty() ? nullptr : queue.c_str(), id.c_str(),
+                                         to_queue.c_str(), &err);
+    }
     void edit(const std::string &queue, const std::string &id, const quern_task_edit &edit)
     {
         detail::must([&](quern_error &err) { return this->edit(queue, id, edit, err); });

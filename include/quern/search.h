@@ -95,6 +95,28 @@ QUERN_NODISCARD static inline quern_status quern_inspector_edit_matching(
     quern_inspector *inspector, const quern_task_edit *edit, const quern_search *search,
     quern_matching *ret_matching, quern_error *err);
 
+/* --- Moving ----------------------------------------------------------------------------- */
+
+/* Puts a task that waits, or is archived, into another queue, which is made if there is none. It is
+ * the same task there: id, data, options, past, state and moment; a pending one stands at the tail,
+ * and the limits of that queue hold for it, but not its max_pending. Its unique lock goes along.
+ * In one step: no program sees it in none of the queues, or in both. queue NULL: from any queue.
+ * QUERN_E_STATE: it is active or completed, its group is being aggregated, it is there already, or
+ * the archive there is full. QUERN_E_CONFLICT: that queue has a task with its id.
+ * QUERN_E_DUPLICATE: a task there holds its unique lock. QUERN_E_UNSUPPORTED: the two queues are in
+ * two slots of a Redis Cluster. QUERN_E_NOT_FOUND. For quern_client_wait that has found it in its
+ * old queue it is gone. */
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_task_move(quern_inspector *inspector,
+                                                                 const char *queue, const char *id,
+                                                                 const char *to_queue,
+                                                                 quern_error *err);
+/* Does so to each task that fulfils the query, oldest first, as quern_inspector_act_matching
+ * applies an action. Those that are there already are not counted; with search.dry_run a clash with
+ * a task there is not known yet. */
+QUERN_NODISCARD static inline quern_status quern_inspector_move_matching(
+    quern_inspector *inspector, const char *to_queue, const quern_search *search,
+    quern_matching *ret_matching, quern_error *err);
+
 /* --- How structs grow: see quern/quern.h ------------------------------------------- */
 
 QUERN_NODISCARD QUERN_API quern_status quern_inspector_search_sized(quern_inspector *inspector,
@@ -157,6 +179,19 @@ static inline quern_status quern_inspector_edit_matching(quern_inspector *inspec
 {
     return quern_inspector_edit_matching_sized(inspector, edit, sizeof(quern_task_edit), search,
                                                sizeof(quern_search), ret_matching, err);
+}
+
+QUERN_NODISCARD QUERN_API quern_status quern_inspector_move_matching_sized(
+    quern_inspector *inspector, const char *to_queue, const quern_search *search,
+    size_t search_size, quern_matching *ret_matching, quern_error *err);
+static inline quern_status quern_inspector_move_matching(quern_inspector *inspector,
+                                                         const char *to_queue,
+                                                         const quern_search *search,
+                                                         quern_matching *ret_matching,
+                                                         quern_error *err)
+{
+    return quern_inspector_move_matching_sized(inspector, to_queue, search, sizeof(quern_search),
+                                               ret_matching, err);
 }
 
 #ifdef __cplusplus

@@ -14,6 +14,7 @@
 #include "broker/group.h"
 #include "broker/inspect.h"
 #include "broker/limit/limit.h"
+#include "broker/move/move.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 #include "broker/search/search.h"
@@ -66,6 +67,7 @@ struct qn_broker_ops {
     qn_operate_fn *operate;
     qn_operate_all_fn *operate_all;
     qn_edit_fn *edit;
+    qn_move_fn *move;
     qn_search_fn *search;
     qn_search_act_fn *search_act;
     qn_trash_search_fn *trash_search;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* search_act.c - applies an action to the tasks that fulfil a query.
+/* search_act.c - applies an action to the tasks that fulfil a query, or moves them elsewhere.
  *
  * It goes from place to place (a state of a queue, or its trash), in bounded steps of the broker,
  * and is applied to what a step has found, as long as it is still there; the rest is counted. */
@@ -7,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
+#include "broker/move/move.h"
 #include "inspect/inspector.h"
 #include "inspect/search_scope.h"
 #include "task/lifecycle.h"
 #include "task/limits.h"
+#include "task/name.h"
 
 #define ACT_SCAN_MAX 20000 /* tasks that one step of an action looks at */
 #define PASSES_MAX 3       /* over a place in which tasks move */
@@ -19,8 +21,9 @@ struct bulk {
     struct qn_broker *broker;
     struct qn_search_scope scope;
     quern_action action;
-    bool acts;     /* else it only counts */
-    bool in_trash; /* as the search has it */
+    const char *to_queue; /* they are moved there; NULL: the action */
+    bool acts;            /* else it only counts */
+    bool in_trash;        /* as the search has it */
     quern_matching total;
     int64_t begin_ms; /* of the broker; 0: not known yet */
     /* The present step. */
@@ -57,6 +60,43 @@ static bool gather(const quern_task_info *info, void *user)
     found->unique_key = key == NULL ? "" : qn_arena_strdup(&bulk->arena, key);
     bulk->no_memory = found->id == NULL || found->unique_key == NULL;
     return !bulk->no_memory && bulk->found_count < QN_BULK_MAX;
+}
+
+static bool is_allowed(const struct bulk *bulk, quern_task_state state)
+{
+    return bulk->to_queue != NULL ? qn_move_allows(state)
+                                  : qn_lifecycle_allows(state, bulk->action);
+}
+
+/* Moves what the step has found. */
+static quern_status move_found(struct bulk *bulk, const struct qn_search_place *place,
+                               struct qn_search_end *end, quern_error *err)
+{
+    struct qn_move_answer answers[QN_BULK_MAX];
+    quern_matching counted = {.matched = bulk->found_count};
+    const struct qn_move_list list = {.queue = place->queue,
+                                      .to = bulk->to_queue,
+                                      .state = place->state,
+                                      .items = bulk->found,
+                                      .count = bulk->found_count,
+                                      .rank_max = end->at.rank};
+    if (list.count == 0) {
+        return QUERN_OK;
+    }
+    quern_status status = qn_broker_move(bulk->broker, &list, answers, err);
+    for (size_t i = 0; status == QUERN_OK && i < list.count; i++) {
+        enum qn_move_result result = answers[i].result;
+        counted.done += result == QN_MOVE_DONE;
+        counted.changed += result == QN_MOVE_MISSING || result == QN_MOVE_CHANGED;
+    }
+    if (status == QUERN_OK) {
+        bulk->total.matched += counted.matched;
+        bulk->total.done += counted.done;
+        bulk->total.changed += counted.changed;
+        bulk->total.refused += counted.matched - counted.done - counted.changed;
+        end->at.rank -= counted.done < end->at.rank ? counted.done : end->at.rank;
+    }
+    return status;
 }
 
 /* Acts on what the step has found. */
@@ -138,7 +178,7 @@ static quern_status bulk_step(struct bulk *bulk, const struct qn_search_place *p
                                    .scan_max = ACT_SCAN_MAX,
                                    .on_task = gather,
                                    .user = bulk};
-    bool allowed = qn_lifecycle_allows(place->state, bulk->action);
+    bool allowed = is_allowed(bulk, place->state);
     quern_status status = search_step(bulk, &step, end, err);
     if (status != QUERN_OK) {
         return status;
@@ -148,7 +188,8 @@ static quern_status bulk_step(struct bulk *bulk, const struct qn_search_place *p
         return act_on_trash(bulk, place, end, err);
     }
     if (bulk->acts && allowed) {
-        return act_on_found(bulk, place, end, err);
+        return bulk->to_queue != NULL ? move_found(bulk, place, end, err)
+                                      : act_on_found(bulk, place, end, err);
     }
     bulk->total.matched += bulk->matched;
     bulk->total.done += allowed ? bulk->matched : 0;
@@ -163,8 +204,12 @@ static quern_status bulk_place(struct bulk *bulk, const struct qn_search_place *
 {
     bool again = true;
     quern_status status = QUERN_OK;
+    uint64_t refused = bulk->total.refused;
     for (int pass = 0; status == QUERN_OK && again && pass < PASSES_MAX; pass++) {
         uint64_t done = bulk->total.done;
+        bulk->total.matched -=
+            bulk->total.refused - refused; /* the former pass: they are still there */
+        bulk->total.refused = refused;
         struct qn_search_end end = {.is_over = false};
         while (status == QUERN_OK && !end.is_over) {
             status = bulk_step(bulk, place, &end, err);
@@ -191,7 +236,7 @@ static quern_status bulk_one(struct bulk *bulk, const struct qn_search_place *pl
     if (!is_counted(bulk, place)) {
         return bulk_place(bulk, place, err);
     }
-    bool allowed = qn_lifecycle_allows(place->state, bulk->action);
+    bool allowed = is_allowed(bulk, place->state);
     bulk->total.matched += place->count;
     bulk->total.done += allowed ? place->count : 0;
     bulk->total.refused += allowed ? 0 : place->count;
@@ -206,8 +251,9 @@ static quern_status bulk_places(struct bulk *bulk, quern_error *err)
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; status == QUERN_OK && i < bulk->scope.count; i++) {
             const struct qn_search_place *place = &bulk->scope.places[i];
-            bool allowed = bulk->in_trash || qn_lifecycle_allows(place->state, bulk->action);
-            if (allowed == (round == 1)) {
+            bool allowed = bulk->in_trash || is_allowed(bulk, place->state);
+            bool is_there = bulk->to_queue != NULL && strcmp(bulk->to_queue, place->queue) == 0;
+            if (allowed == (round == 1) && !is_there) {
                 status = bulk_one(bulk, place, err);
             }
         }
@@ -232,6 +278,7 @@ static quern_status run_bulk(struct bulk *bulk, const quern_search *search,
 struct bulk_call {
     quern_inspector *inspector;
     quern_action action;
+    const char *to_queue; /* NULL: the action */
     struct qn_bytes search;
     bool acts;
 };
@@ -249,6 +296,15 @@ static quern_status check_action(quern_action action, bool in_trash, quern_error
     return qn_inspect_check_action(action, err);
 }
 
+static quern_status check_call(const struct bulk_call *call, bool in_trash, quern_error *err)
+{
+    if (call->to_queue == NULL) {
+        return check_action(call->action, in_trash, err);
+    }
+    return in_trash ? qn_error_set(err, QUERN_E_INVALID, "search: tasks in the trash do not move")
+                    : qn_name_check_queue(call->to_queue, err);
+}
+
 static quern_status enter_bulk(const struct bulk_call *call, quern_matching *ret_matching,
                                quern_error *err)
 {
@@ -259,7 +315,7 @@ static quern_status enter_bulk(const struct bulk_call *call, quern_matching *ret
     }
     if (status == QUERN_OK) {
         *ret_matching = (quern_matching){.matched = 0};
-        status = check_action(call->action, ours.in_trash != 0, err);
+        status = check_call(call, ours.in_trash != 0, err);
     }
     if (status != QUERN_OK) {
         return status;
@@ -270,6 +326,7 @@ static quern_status enter_bulk(const struct bulk_call *call, quern_matching *ret
     }
     bulk->broker = call->inspector->broker;
     bulk->action = call->action;
+    bulk->to_queue = call->to_queue;
     bulk->acts = call->acts && ours.dry_run == 0;
     bulk->in_trash = ours.in_trash != 0;
     status = run_bulk(bulk, &ours, ret_matching, err);
@@ -281,7 +338,7 @@ quern_status quern_inspector_act_matching_sized(quern_inspector *inspector, quer
                                                 const quern_search *search, size_t search_size,
                                                 quern_matching *ret_matching, quern_error *err)
 {
-    const struct bulk_call call = {inspector, action, {search, search_size}, true};
+    const struct bulk_call call = {inspector, action, NULL, {search, search_size}, true};
     return enter_bulk(&call, ret_matching, err);
 }
 
@@ -289,6 +346,21 @@ quern_status quern_inspector_count_matching_sized(quern_inspector *inspector, qu
                                                   const quern_search *search, size_t search_size,
                                                   quern_matching *ret_matching, quern_error *err)
 {
-    const struct bulk_call call = {inspector, action, {search, search_size}, false};
+    const struct bulk_call call = {inspector, action, NULL, {search, search_size}, false};
+    return enter_bulk(&call, ret_matching, err);
+}
+
+quern_status quern_inspector_move_matching_sized(quern_inspector *inspector, const char *to_queue,
+                                                 const quern_search *search, size_t search_size,
+                                                 quern_matching *ret_matching, quern_error *err)
+{
+    if (to_queue == NULL) {
+        quern_status status = qn_inspect_enter(inspector, err);
+        return status != QUERN_OK
+                   ? status
+                   : qn_error_set(err, QUERN_E_INVALID, "to_queue: must not be NULL");
+    }
+    const struct bulk_call call = {
+        inspector, (quern_action)0, to_queue, {search, search_size}, true};
     return enter_bulk(&call, ret_matching, err);
 }

@@ -62,7 +62,7 @@ static void use_trash(quern::inspector &inspector, const quern_search &search)
     CHECK(inspector.act_matching(QUERN_ACTION_RESTORE, trash).done == 1);
 }
 
-/* The task "twice" is edited, by its id and by a query, and deleted. */
+/* The task "twice" is edited and moved, by its id and by a query, and deleted. */
 static void use_edit(quern::inspector &inspector)
 {
     quern_search search{};
@@ -74,6 +74,9 @@ static void use_edit(quern::inspector &inspector)
     edit.timeout_ms = 4321;
     CHECK(inspector.edit_matching(edit, search).done == 1);
     CHECK(inspector.task("", "twice").timeout_ms() == 4321);
+    inspector.move("default", "twice", "other");
+    CHECK(inspector.move_matching("default", search).done == 1);
+    CHECK(inspector.task("", "twice").queue() == "default");
     inspector.act(QUERN_ACTION_DELETE, "", "twice");
 }
 

@@ -96,7 +96,7 @@ class CompletionTest(CliTest):
         self.assertEqual(offers("quern queue pau"), ["pause"])
         self.assertEqual(sorted(offers("quern task ")),
                          ["archive", "cancel", "delete", "edit", "explain", "export", "inspect",
-                          "list", "replay", "run", "save", "wait"])
+                          "list", "move", "replay", "run", "save", "wait"])
         self.assertEqual(offers("quern task list --sta"), ["--state"])
         self.assertEqual(offers("quern task list --state re"), ["retry"])
         self.assertEqual(offers("quern task list --sort ch"), ["changed"])

@@ -11,9 +11,9 @@ import subprocess
 import unittest
 
 PARTS = ("group", "group_set", "run_session", "random", "operate_act", "operate_edit",
-         "operate_trash", "doctor", "inspect", "schedule_entry", "run_isolation", "run_solo",
-         "upkeep_forward", "upkeep_prune", "limit_all_queues", "limit_all_tasks", "limit_fleet",
-         "limit_queue", "limit_runs", "limit_sort", "limit_starts", "limit_turns")
+         "operate_move", "operate_trash", "doctor", "inspect", "schedule_entry", "run_isolation",
+         "run_solo", "upkeep_forward", "upkeep_prune", "limit_all_queues", "limit_all_tasks",
+         "limit_fleet", "limit_queue", "limit_runs", "limit_sort", "limit_starts", "limit_turns")
 PATIENCE_S = 100
 
 

@@ -31,6 +31,8 @@ class AclTest(QuernTest):
     more_rights = ""  # what the page adds for a server of this kind
     limits_of_one_server = (["limit", "set", "other", "3", "--semaphore", "some"],
                             ["limit", "set", "--all-queues", "5", "--type", "report"])
+    moves_of_one_server = (["task", "move", "a", "--to", "another"],
+                           ["task", "move", "a", "--to", "other"])
 
     def setUp(self):
         super().setUp()
@@ -185,7 +187,7 @@ class AclTest(QuernTest):
         self.until(lambda: state() == "archived", "the run is cancelled")
         for words in (["stats", "-v"], ["queue", "list"], ["queue", "history", "other"],
                       ["task", "list"], ["worker", "list"], ["db", "info"],
-                      ["task", "edit", "a", "--retry-max", "3"],
+                      ["task", "edit", "a", "--retry-max", "3"], *self.moves_of_one_server,
                       ["task", "run", "a"], ["task", "archive", "c"], ["task", "delete", "c"],
                       ["task", "archive", "grouped"], ["task", "run", "grouped"],
                       ["queue", "pause", "other"], ["queue", "resume", "other"],
@@ -238,7 +240,7 @@ class AclOverTlsTest(AclTest):
 class AclOnClusterTest(AclTest):
     """With the queues "default" and "other" at two nodes."""
     more_rights = " +cluster|slots"
-    limits_of_one_server = ()
+    limits_of_one_server = moves_of_one_server = ()
     test_an_inspector_may_write_what_its_scripts_write = None
 
     def start_redis(self, *options):

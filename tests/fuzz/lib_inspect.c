@@ -5,6 +5,7 @@
 
 #include "broker/edit/edit.h"
 #include "broker/limit/limit.h"
+#include "broker/move/move.h"
 #include "broker/reload.h"
 #include "broker/schedule/schedule.h"
 #include "broker/standing/standing.h"
@@ -257,6 +258,10 @@ void fuzz_do_trash(struct fuzz_rig *rig)
                                        .count = 1};
     struct qn_edit_answer answer;
     rig->status = qn_broker_edit(rig->broker, &edits, &answer, &rig->err);
+    struct qn_move_list moves = {.queue = queue, .to = "moved", .state = edits.state, .count = 1};
+    struct qn_move_answer moved;
+    moves.items = &(struct qn_found){"a", ""};
+    rig->status = qn_broker_move(rig->broker, &moves, &moved, &rig->err);
 }
 
 void fuzz_do_pause(struct fuzz_rig *rig)

@@ -396,6 +396,23 @@ class QuernInspectsGoTest(StageTest):
         self.assertEqual(self.go("queue", queue="default")["Size"], 2)  # the completed
         self.assert_clean()
 
+    def test_tasks_go_to_another_queue(self):
+        ids = ["pending-1", "scheduled-1", "retry-1", "archived-1", "aggregating-1"]
+        before = {name: self.go("task", queue="default", id=name) for name in ids}
+        self.quern("task", "move", *ids, "--to", "other")
+        for name in ids:
+            after = self.go("task", queue="other", id=name)
+            passes = {"queue"} | ({"next_process_at_ns"} if name == "pending-1" else set())
+            for field in set(after) - passes:
+                self.assertEqual(after[field], before[name][field], f"{name}: {field}")
+            self.assertIn("error", self.go.request("task", queue="default", id=name))
+        self.assertEqual(self.quern_result("task", "move", "active-0", "--to", "other").returncode,
+                         1)
+        other = self.go_server(queues={"other": 1})
+        self.until_state("gone", "pending-1", "other")
+        self.stop(other)
+        self.finish(self.worker)
+
     def test_pause_and_resume_hold_for_go(self):
         self.quern("queue", "pause", "default")
         self.assertTrue(self.go("queue", queue="default")["Paused"])

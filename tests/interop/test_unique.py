@@ -79,6 +79,28 @@ class UniqueTest(InteropTest):
         self.assertEqual(self.redis.do("KEYS", "*:unique:*"), [])
         self.assert_clean()
 
+    def test_a_task_of_go_goes_to_another_queue_with_its_lock(self):
+        info = self.go_try(payload=b"same", process_in_ms=HOUR_MS, retention_ms=7000)
+        before = self.go("task", queue="default", id=info["id"])
+        self.quern("task", "move", info["id"], "--to", "other")
+        after = self.go("task", queue="other", id=info["id"])
+        self.assertEqual({**after, "queue": "default"}, before)
+        self.assertIn("error", self.go.request("task", queue="default", id=info["id"]))
+        self.assertIn("exists", self.go_try(payload=b"same", queue="other"))
+        self.assertIn("id", self.go_try(payload=b"same", process_in_ms=HOUR_MS))
+        result = self.quern_result("task", "move", "--match", "queue = default", "--to", "other",
+                                   "--yes")
+        self.assertIn(b"would clash", result.stderr)
+        self.go("run", queue="other", id=info["id"])
+        server = self.go_server(queues={"other": 1})
+        self.until_state("completed", info["id"], "other")
+        self.stop(server)
+        self.assertEqual(self.redis.do("KEYS", "*{other}:unique:*"), [])
+        self.quern("task", "move", "--match", "queue = default", "--to", "other", "--yes")
+        self.assertIn("exists", self.go_try(payload=b"same", queue="other"))
+        self.assertEqual(self.redis.do("KEYS", "*{default}:unique:*"), [])
+        self.assert_clean()
+
     def test_a_run_of_go_is_not_replaced(self):
         info = self.go_try(type="hold", payload=b"same")
         server = self.go_server()

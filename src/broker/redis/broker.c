@@ -55,6 +55,7 @@ static const struct qn_broker_ops ops = {
     .operate = qn_redis_operate,
     .operate_all = qn_redis_operate_all,
     .edit = qn_redis_edit,
+    .move = qn_redis_move,
     .search = qn_redis_search,
     .search_act = qn_redis_search_act,
     .trash_search = qn_redis_trash_search,

@@ -124,6 +124,7 @@ qn_server_info_fn qn_redis_server_info;
 qn_operate_fn qn_redis_operate;
 qn_operate_all_fn qn_redis_operate_all;
 qn_edit_fn qn_redis_edit;
+qn_move_fn qn_redis_move;
 qn_search_fn qn_redis_search;
 qn_search_act_fn qn_redis_search_act;
 qn_trash_search_fn qn_redis_trash_search;

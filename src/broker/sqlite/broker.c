@@ -70,6 +70,7 @@ static const struct qn_broker_ops ops = {
     .operate = qn_sqlite_operate,
     .operate_all = qn_sqlite_operate_all,
     .edit = qn_sqlite_edit,
+    .move = qn_sqlite_move,
     .search = qn_sqlite_search,
     .search_act = qn_sqlite_search_act,
     .trash_search = qn_sqlite_trash_search,

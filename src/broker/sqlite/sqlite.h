@@ -169,6 +169,7 @@ qn_backup_fn qn_sqlite_backup;
 qn_operate_fn qn_sqlite_operate;
 qn_operate_all_fn qn_sqlite_operate_all;
 qn_edit_fn qn_sqlite_edit;
+qn_move_fn qn_sqlite_move;
 qn_search_fn qn_sqlite_search;
 qn_search_act_fn qn_sqlite_search_act;
 qn_trash_search_fn qn_sqlite_trash_search;

@@ -19,6 +19,7 @@
 #include "cli/verbs/task/edit.h"
 #include "cli/verbs/task/explain.h"
 #include "cli/verbs/task/export.h"
+#include "cli/verbs/task/move.h"
 #include "cli/verbs/task/runs.h"
 #include "cli/verbs/task_act.h"
 #include "cli/verbs/task_list.h"
@@ -354,6 +355,15 @@ static const struct qn_verb verbs[] = {
      .option_count = QN_EDIT_OPTION_COUNT,
      .operand_max = SIZE_MAX,
      .run = qn_edit_run},
+    {.name = "move",
+     .operands = "[ID...]",
+     .summary = "put tasks that wait into another queue",
+     .about = "With id, data, past, moment and unique lock. Not for active and completed ones.",
+     .example = "  quern task move --match 'queue = mail and type = bulk:*' --to slow",
+     .options = qn_move_options,
+     .option_count = QN_MOVE_OPTION_COUNT,
+     .operand_max = SIZE_MAX,
+     .run = qn_move_run},
     {.name = "cancel",
      .operands = "[ID...]",
      .summary = "cancel active tasks: by their ids, or all",

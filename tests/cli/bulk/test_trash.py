@@ -100,16 +100,17 @@ class BulkTest(TrashTest):
 
     def test_each_says_how_many_and_shows_some_within_80_columns(self):
         bulk = [("task", verb) for verb in ("run", "archive", "delete", "cancel")]
+        bulk += [("task", "edit", "--payload", "x"), ("task", "move", "--to", "else")]
         bulk += [("trash", "restore"), ("trash", "empty")]
         self.enqueue("t", "--id", "other")
         for count in 0, 1, 12, 5000:
             self.fill(count, f"n{count}-" + "long-" * 8, delay="1h",
                       queue="a-queue-with-a-rather-long-name")
-            for words in bulk[:4]:
+            for words in bulk[:6]:
                 page = self.dry(*words, "--match", f"id = n{count}-*")
                 self.check(page, words, count if words[1] != "cancel" else 0, count)
             self.ok("task", "delete", "--match", f"id = n{count}-*", "--yes")
-            for words in bulk[4:]:
+            for words in bulk[6:]:
                 self.check(self.dry(*words, "--match", ""), words, count, count)
             self.ok("trash", "empty", "--yes")
 

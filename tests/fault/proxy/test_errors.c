@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "broker/edit/edit.h"
+#include "broker/move/move.h"
 #include "task/limits.h"
 
 #define COMMANDS_MAX 40            /* of an operation; more would not end */
@@ -179,6 +180,16 @@ static quern_status edit(struct bench *bench, quern_error *err)
     return status == QUERN_OK && answer.result != QN_EDIT_DONE ? WRONG_RESULT : status;
 }
 
+static quern_status move(struct bench *bench, quern_error *err)
+{
+    static const struct qn_found item = {.id = "next"};
+    const struct qn_move_list list = {
+        .queue = "default", .to = "other", .items = &item, .count = 1};
+    struct qn_move_answer answer = {0};
+    quern_status status = qn_broker_move(bench->broker, &list, &answer, err);
+    return status == QUERN_OK && answer.result != QN_MOVE_DONE ? WRONG_RESULT : status;
+}
+
 static quern_status deregister(struct bench *bench, quern_error *err)
 {
     return qn_broker_deregister(bench->broker, "w", err);
@@ -203,6 +214,7 @@ static const struct operation {
     {"deregister", deregister},
     {"search_act", archive_found},
     {"edit", edit},
+    {"move", move},
 };
 
 /* --- The table ------------------------------------------------------------------------ */

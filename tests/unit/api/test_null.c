@@ -178,6 +178,28 @@ static void refuses_entries(struct objects *t)
     quern_entry_history_free(NULL);
 }
 
+static void refuses_edits_and_moves(struct objects *t)
+{
+    const quern_search search = {.match = ""};
+    quern_matching matching;
+    const quern_task_edit edit = {.retry_max = 1};
+    REFUSES("inspector", quern_inspector_task_move(NULL, NULL, "1", "q", &err));
+    REFUSES("id", quern_inspector_task_move(t->inspector, NULL, NULL, "q", &err));
+    REFUSES("to_queue", quern_inspector_task_move(t->inspector, NULL, "1", NULL, &err));
+    REFUSES("inspector", quern_inspector_move_matching(NULL, NULL, &search, &matching, &err));
+    REFUSES("to_queue",
+            quern_inspector_move_matching(t->inspector, NULL, &search, &matching, &err));
+    REFUSES("search", quern_inspector_move_matching(t->inspector, "q", NULL, &matching, &err));
+    REFUSES("ret_matching", quern_inspector_move_matching(t->inspector, "q", &search, NULL, &err));
+    REFUSES("inspector", quern_inspector_task_edit(NULL, NULL, "1", &edit, &err));
+    REFUSES("id", quern_inspector_task_edit(t->inspector, NULL, NULL, &edit, &err));
+    REFUSES("edit", quern_inspector_task_edit(t->inspector, NULL, "1", NULL, &err));
+    REFUSES("search", quern_inspector_edit_matching(t->inspector, &edit, NULL, &matching, &err));
+    REFUSES("edit", quern_inspector_edit_matching(t->inspector, NULL, &search, &matching, &err));
+    REFUSES("ret_matching",
+            quern_inspector_edit_matching(t->inspector, &edit, &search, NULL, &err));
+}
+
 static void inspector_names_the_argument_that_is_null(void **state)
 {
     struct objects *t = *state;
@@ -198,6 +220,7 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("ret_text", quern_metrics_inspector(t->inspector, NULL, NULL, NULL, &err));
     refuses_limits(t);
     refuses_entries(t);
+    refuses_edits_and_moves(t);
     REFUSES("queue", quern_inspector_resume(t->inspector, NULL, &err));
     REFUSES("queue", quern_inspector_remove_queue(t->inspector, NULL, false, &err));
     REFUSES("ret_days", quern_inspector_history(t->inspector, "q", 1, NULL, &err));
@@ -220,14 +243,6 @@ static void inspector_names_the_argument_that_is_null(void **state)
             quern_inspector_act_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
     REFUSES("ret_matching",
             quern_inspector_count_matching(t->inspector, QUERN_ACTION_RUN, &search, NULL, &err));
-    const quern_task_edit edit = {.retry_max = 1};
-    REFUSES("inspector", quern_inspector_task_edit(NULL, NULL, "1", &edit, &err));
-    REFUSES("id", quern_inspector_task_edit(t->inspector, NULL, NULL, &edit, &err));
-    REFUSES("edit", quern_inspector_task_edit(t->inspector, NULL, "1", NULL, &err));
-    REFUSES("search", quern_inspector_edit_matching(t->inspector, &edit, NULL, &matching, &err));
-    REFUSES("edit", quern_inspector_edit_matching(t->inspector, NULL, &search, &matching, &err));
-    REFUSES("ret_matching",
-            quern_inspector_edit_matching(t->inspector, &edit, &search, NULL, &err));
     quern_explanation *explanation = NULL;
     REFUSES("inspector", quern_inspector_explain(NULL, NULL, "1", &explanation, &err));
     REFUSES("id", quern_inspector_explain(t->inspector, NULL, NULL, &explanation, &err));

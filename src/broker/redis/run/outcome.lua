@@ -167,7 +167,8 @@ local function apply_all(Q, first, starts_at, others_at, after)
 -- include: lib_fields.lua
 -- include: ends/lib_runs.lua
 -- include: lib_end.lua
--- include: lib_change.lua
+-- include: change/lib_altered.lua
+-- include: change/lib_change.lua
 -- include: lib_outcomes.lua
         write = change_write
         brake = brake_read(brake_old)

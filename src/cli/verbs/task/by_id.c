@@ -39,7 +39,7 @@ static quern_status act_on(quern_inspector *inspector, const struct qn_by_id *by
 static bool goes_on(quern_status status)
 {
     return status == QUERN_OK || status == QUERN_E_NOT_FOUND || status == QUERN_E_STATE ||
-           status == QUERN_E_CONFLICT || status == QUERN_E_CORRUPT;
+           status == QUERN_E_CONFLICT || status == QUERN_E_DUPLICATE || status == QUERN_E_CORRUPT;
 }
 
 static void note(json_t *tasks, const char *id, const quern_error *failure)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* match.c - --match of `quern task list|run|archive|delete|cancel|edit`, and of `quern trash`.
+/* match.c - --match of `quern task list|run|archive|delete|cancel|edit|move`, and of `quern trash`.
  *
  * A page reports how far the search has come, and the cursor to continue with. An action counts
  * first, shows some of the tasks and asks; a task that changed before its turn is left alone and

@@ -17,38 +17,8 @@ function change.ask(id, first)
         asked.holds_lock, after = ARGV[after + 4] == '1', after + 5
     end
     change.asked[id] = asked
-    -- bug STALE_RUN_CHANGES: plan_set(id, 'msg', change.message(message_of(id), asked))
+    -- bug STALE_RUN_CHANGES: plan_set(id, 'msg', altered_message(message_of(id), asked))
     return after
-end
-
-local function field_of(tag, bytes)
-    return bytes ~= '' and string.char(tag) .. varint(#bytes) .. bytes or ''
-end
-
--- The message with these data. The payload stays the field after the type, where readers of its
--- beginning look for it; nil if it is not a message.
-function change.message(message, data)
-    local parts, after_all = {}, 1
-    local retry = data.retry ~= '' and tonumber(data.retry)
-    local is_sound = each_field(message, function(tag, _, first, after)
-        local is_gone = tag == @QN_ASYNQ_TAG_PAYLOAD@ and data.payload or
-            tag == @QN_ASYNQ_TAG_RETRY@ and retry
-        if tag == @QN_ASYNQ_TAG_QUEUE@ and data.queue ~= '' then
-            parts[#parts + 1] = field_of(tag, data.queue)
-        elseif tag == @QN_ASYNQ_TAG_UNIQUE_KEY@ and data.lock ~= '' then
-            parts[#parts + 1] = field_of(tag, data.lock)
-        elseif not is_gone then
-            parts[#parts + 1] = string.sub(message, first, after - 1)
-        end
-        if tag == @QN_ASYNQ_TAG_TYPE@ and data.payload then
-            parts[#parts + 1] = field_of(@QN_ASYNQ_TAG_PAYLOAD@, data.payload)
-        elseif tag == @QN_ASYNQ_TAG_QUEUE@ and retry and retry > 0 then
-            parts[#parts + 1] = '\@QN_ASYNQ_TAG_RETRY@' .. varint(retry)
-        end
-        after_all = after
-    end)
-    parts[#parts + 1] = string.sub(message, after_all)
-    return is_sound and table.concat(parts) or nil
 end
 
 -- Whether the queue can take the task: it has neither its id nor its lock, if it needs that, and
@@ -76,7 +46,7 @@ function change.plan(id, message, at_ms)
     if not moves then
         asked.queue, asked.lock = '', ''
     end
-    local changed = change.message(message or message_of(id), asked)
+    local changed = altered_message(message or message_of(id), asked)
     if changed and moves then
         change.taken[asked.lock] = true
         change.moves[#change.moves + 1] = {id = id, at_ms = at_ms, to = asked}
@@ -90,21 +60,6 @@ function change.is_moving(id)
     return last ~= nil and last.id == id
 end
 
--- Its next run has a later fence than the one that ends, also where the clock has gone back since.
--- A queue that has given no run yet has no last fence (lease.lua notes limits in it then): there
--- the field `moved` stands for it.
-local function raise_fence(meta, token)
-    local last = redis.call('HGET', meta, 'fence')
-    local field = last and 'fence' or 'moved'
-    last = last or redis.call('HGET', meta, field) or ''
-    local fence = string.sub(token, 1, -4)
-    local is_later = string.find(last, '^[1-9]%d*$') and tonumber(last) >= (tonumber(fence) or 0)
-    if not is_later and fence ~= '' then
-        redis.call('HSET', meta, field, fence)
-        -- bug FENCE_LEFT_BEHIND: redis.call('EXISTS', meta)
-    end
-end
-
 local function change_queue(id, at_ms, to)
     local call, task = redis.call, to.Q .. 't:' .. id
     call('ZREM', Q .. 'retry', id)
@@ -113,7 +68,7 @@ local function change_queue(id, at_ms, to)
     call('RENAME', T .. id, task)
     call('HDEL', task, 'quern_aside')
     call('SADD', to.queues, to.queue)
-    raise_fence(to.Q .. 'quern:meta', to.token)
+    raise_fence(to.Q .. 'quern:meta', string.sub(to.token, 1, -4))
     call('ZADD', to.Q .. 'retry', whole_number(math.ceil(at_ms / 1000)), id)
     if at_ms % 1000 == 0 then
         call('ZREM', to.Q .. 'quern:due', id)
