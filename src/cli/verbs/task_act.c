@@ -3,10 +3,10 @@
  *
  * Ids are done at once, one after the other: one that cannot be changed (it does not exist, its
  * state forbids it) does not stop the others, a broker that fails does. With --all every task that
- * matches is changed, queue by queue in bounded transactions; before that the user must confirm the
- * number of tasks, or give --yes. Tasks that are enqueued between the question and the answer are
- * included: the question has the number that matched then, the report the number that was
- * changed. */
+ * matches is changed, queue by queue in bounded transactions; before that the user sees some of
+ * them and must confirm their number, or give --yes. Tasks that are enqueued between the question
+ * and the answer are included: the question has the number that matched then, the report the
+ * number that was changed. */
 #include "cli/verbs/task_act.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ enum option {
     [OPTION_GROUP] = {"group", "NAME", "with --all: of this group", QN_OPTION_TEXT}, \
     [OPTION_YES] = {"yes", NULL, "do not ask", QN_OPTION_FLAG}, \
     [OPTION_MATCH] = {"match", "QUERY", "all that fulfil it, as of task list", QN_OPTION_TEXT}, \
-    [OPTION_DRY_RUN] = {"dry-run", NULL, "with --match: only count and show some", QN_OPTION_FLAG}
+    [OPTION_DRY_RUN] = {"dry-run", NULL, "only count, and show some of them", QN_OPTION_FLAG}
 /* clang-format on */
 
 const struct qn_option qn_task_act_options[QN_TASK_ACT_OPTION_COUNT] = {ACT_OPTIONS};
@@ -279,22 +279,59 @@ static int act_on_queue(const struct qn_cli *cli, quern_inspector *inspector,
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
+static struct qn_task_match_act match_act_of(const struct qn_cli *cli, const struct action *action)
+{
+    return (struct qn_task_match_act){.action = action->action,
+                                      .ask = action->ask,
+                                      .done = action->done,
+                                      .yes = qn_args_given(&cli->args, OPTION_YES),
+                                      .dry_run = qn_args_given(&cli->args, OPTION_DRY_RUN)};
+}
+
+static bool ask_all(const struct qn_cli *cli, const struct action *action,
+                    const quern_task_filter *filter, uint64_t count, int *ret_exit)
+{
+    return qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s %s of %s%s?", action->ask, count,
+                          quern_task_state_name((quern_task_state)filter->state),
+                          qn_plural(count, "task", "tasks"),
+                          filter->queue != NULL ? "queue " : "all queues",
+                          filter->queue != NULL ? filter->queue : "");
+}
+
+/* False: it ends here, with *ret_exit. */
 static bool confirm_all(const struct qn_cli *cli, quern_inspector *inspector,
                         const struct action *action, quern_task_filter *filter, int *ret_exit)
 {
+    quern_error err;
     uint64_t count = 0;
-    if (qn_args_given(&cli->args, OPTION_YES)) {
+    quern_task_list *sample = NULL;
+    quern_task_filter first = *filter;
+    const quern_search search = {.queue = filter->queue};
+    const struct qn_task_match_act act = match_act_of(cli, action);
+    if (act.yes && !act.dry_run) {
         return true;
     }
     *ret_exit = for_each_queue(cli, inspector, filter, count_matches, &count);
     if (*ret_exit != QN_EXIT_OK) {
         return false;
     }
-    return qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s %s of %s%s?", action->ask, count,
-                          quern_task_state_name((quern_task_state)filter->state),
-                          qn_plural(count, "task", "tasks"),
-                          filter->queue != NULL ? "queue " : "all queues",
-                          filter->queue != NULL ? filter->queue : "");
+    first.limit = QN_TASK_MATCH_SAMPLE;
+    if (quern_inspector_tasks(inspector, &first, &sample, &err) != QUERN_OK) {
+        *ret_exit = qn_cli_fail(cli, &err);
+        return false;
+    }
+    bool goes_on = false;
+    if (act.dry_run) {
+        bool allowed = qn_lifecycle_allows((quern_task_state)filter->state, action->action);
+        const quern_matching counted = {
+            .matched = count, .done = allowed ? count : 0, .refused = allowed ? 0 : count};
+        *ret_exit = qn_task_match_dry_run(cli, &act, &search, &counted, sample);
+    } else {
+        qn_task_match_sample(cli, &search, sample, count);
+        goes_on = ask_all(cli, action, filter, count, ret_exit);
+    }
+    quern_task_list_free(sample);
+    return goes_on;
 }
 
 static int act_all(const struct qn_cli *cli, quern_inspector *inspector,
@@ -340,8 +377,8 @@ static int read_filter(const struct qn_cli *cli, const char *state_default,
     if (by_match) {
         return read_match(cli, filter);
     }
-    if (qn_args_given(args, OPTION_DRY_RUN)) {
-        return qn_cli_usage(cli, "--dry-run goes with --match");
+    if (!all && qn_args_given(args, OPTION_DRY_RUN)) {
+        return qn_cli_usage(cli, "--dry-run goes with --all and --match");
     }
     if (!all && (qn_args_given(args, OPTION_STATE) || qn_args_given(args, OPTION_TYPE) ||
                  qn_args_given(args, OPTION_TEXT) || qn_args_given(args, OPTION_GROUP))) {
@@ -365,11 +402,7 @@ static int act_matching(const struct qn_cli *cli, quern_inspector *inspector,
     const quern_search search = {.match = qn_args_text(&cli->args, OPTION_MATCH),
                                  .queue = filter->queue,
                                  .state = filter->state};
-    const struct qn_task_match_act act = {.action = action->action,
-                                          .ask = action->ask,
-                                          .done = action->done,
-                                          .yes = qn_args_given(&cli->args, OPTION_YES),
-                                          .dry_run = qn_args_given(&cli->args, OPTION_DRY_RUN)};
+    const struct qn_task_match_act act = match_act_of(cli, action);
     return qn_task_match_act(cli, inspector, &search, &act);
 }
 

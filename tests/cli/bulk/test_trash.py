@@ -114,6 +114,23 @@ class BulkTest(TrashTest):
                 self.check(self.dry(*words, "--match", ""), words, count, count)
             self.ok("trash", "empty", "--yes")
 
+    def test_all_of_a_state_says_the_same(self):
+        self.enqueue("t", "--id", "here", "--in", "1h")
+        self.fill(12, "n", delay="1h", queue="other")
+        for verb, state, done in (("run", "scheduled", 12), ("archive", "scheduled", 12),
+                                  ("delete", "scheduled", 12), ("delete", "active", 0)):
+            words = "task", verb, "--all", "--state", state, "--queue", "other"
+            page = self.dry(*words)
+            self.check(page, words, done, done)
+            dry = self.json(*words, "--dry-run")
+            self.assertEqual((dry["count"], dry["matched"], len(dry["sample"])),
+                             (done, done, min(done, 5)))
+        asked = self.fails(EXIT_USAGE, "task", "delete", "--all", "--state", "scheduled")
+        self.assertIn("and 8 more", asked)
+        self.assertIn("here  scheduled  default  t", asked)
+        self.assertIn("Delete 13 scheduled tasks of all queues?", asked)
+        self.assertEqual(self.json("queue", "inspect", "other")["size"], 12)
+
     def check(self, page, words, done, shown):
         with self.subTest(words=words, count=shown):
             self.assertRegex(page, rf"\b{done} tasks? would be ")

@@ -16,8 +16,6 @@
 #include "cli/output/json.h"
 #include "cli/output/terminal.h"
 
-#define SAMPLE_SIZE 5
-
 /* A fault of the query is one of the command line. */
 static int fail(const struct qn_cli *cli, const quern_error *err)
 {
@@ -95,7 +93,7 @@ static int read_sample(const struct qn_cli *cli, quern_inspector *inspector,
 {
     quern_error err;
     quern_search first = *search;
-    first.limit = SAMPLE_SIZE;
+    first.limit = QN_TASK_MATCH_SAMPLE;
     return quern_inspector_search(inspector, &first, ret_list, &err) == QUERN_OK ? QN_EXIT_OK
                                                                                  : fail(cli, &err);
 }
@@ -109,17 +107,17 @@ static void print_sample(const quern_task_list *list, const quern_search *search
 }
 
 /* As a table on the terminal; where stdout is none, it is for data. */
-static void show_sample(const struct qn_cli *cli, const quern_search *search,
-                        const quern_task_list *list, uint64_t matched)
+void qn_task_match_sample(const struct qn_cli *cli, const quern_search *search,
+                          const quern_task_list *sample, uint64_t matched)
 {
-    size_t count = quern_task_list_size(list);
+    size_t count = quern_task_list_size(sample);
     bool as_table = qn_terminal_width(stdout) > 0 && !cli->json;
     if (as_table) {
-        print_sample(list, search);
+        print_sample(sample, search);
         (void)fflush(stdout);
     }
     for (size_t i = 0; !as_table && i < count; i++) {
-        const quern_task_info *info = quern_task_list_at(list, i);
+        const quern_task_info *info = quern_task_list_at(sample, i);
         qn_cli_message(cli, "%s  %s  %s  %s", quern_task_info_id(info),
                        quern_task_state_name(quern_task_info_state(info)),
                        quern_task_info_queue(info), quern_task_info_type(info));
@@ -151,9 +149,9 @@ static quern_status apply(const struct qn_task_match_act *act, quern_inspector *
                : quern_inspector_act_matching(inspector, act->action, search, ret_matching, err);
 }
 
-static int print_dry_run(const struct qn_cli *cli, const struct qn_task_match_act *act,
-                         const quern_search *search, const quern_matching *counted,
-                         const quern_task_list *sample)
+int qn_task_match_dry_run(const struct qn_cli *cli, const struct qn_task_match_act *act,
+                          const quern_search *search, const quern_matching *counted,
+                          const quern_task_list *sample)
 {
     const quern_task_info **tasks = tasks_of(sample);
     size_t count = quern_task_list_size(sample);
@@ -202,11 +200,11 @@ static bool prepare(const struct qn_cli *cli, quern_inspector *inspector,
     }
     bool goes_on = false;
     if (act->dry_run) {
-        *ret_exit = print_dry_run(cli, act, search, &counted, sample);
+        *ret_exit = qn_task_match_dry_run(cli, act, search, &counted, sample);
     } else if (counted.done == 0) {
         goes_on = true; /* it reports that */
     } else {
-        show_sample(cli, search, sample, counted.matched);
+        qn_task_match_sample(cli, search, sample, counted.matched);
         report_refused(cli, act, &counted);
         goes_on = qn_cli_confirm(cli, ret_exit, "%s %" PRIu64 " %s?", act->ask, counted.done,
                                  qn_plural(counted.done, "task", "tasks"));

@@ -8,6 +8,7 @@
 #include "quern/search.h"
 
 #define QN_TASK_MATCH_SCAN_MAX 10000000
+#define QN_TASK_MATCH_SAMPLE 5 /* tasks that are shown before an action */
 
 /* One page. Returns the exit code, as the next. */
 QUERN_NODISCARD int qn_task_match_list(const struct qn_cli *cli, quern_inspector *inspector,
@@ -27,6 +28,14 @@ struct qn_task_match_act {
     bool yes;
     bool dry_run;
 };
+/* Before an action asks: shows some of the tasks that match. */
+void qn_task_match_sample(const struct qn_cli *cli, const quern_search *search,
+                          const quern_task_list *sample, uint64_t matched);
+/* The same in place of the action, with what it would do. */
+QUERN_NODISCARD int qn_task_match_dry_run(const struct qn_cli *cli,
+                                          const struct qn_task_match_act *act,
+                                          const quern_search *search, const quern_matching *counted,
+                                          const quern_task_list *sample);
 /* Shows how many match and some of them, asks, and applies the action. */
 QUERN_NODISCARD int qn_task_match_act(const struct qn_cli *cli, quern_inspector *inspector,
                                       const quern_search *search,
