@@ -7,9 +7,6 @@
  * (extend, recover, ...) and the listener (wait) never wait for each other longer than one batch
  * takes, and extend goes first.
  *
- * The most important one is `exchange`: it takes the outcomes of finished runs and returns up to
- * `room` new ones.
- *
  * Errors are one of: QUERN_E_BUSY, QUERN_E_FULL, QUERN_E_BROKER, QUERN_E_TIMEOUT, QUERN_E_CONNECT,
  * QUERN_E_CORRUPT, QUERN_E_DENIED, QUERN_E_NOMEM: nothing was changed; QUERN_E_UNKNOWN: something
  * may have been changed; the same request sent again with the same stamp takes effect once.
@@ -231,9 +228,9 @@ struct qn_queue_share { /* one queue's part in an exchange */
     bool paused;     /* out */
     bool braked;     /* out: on the host of the exchange */
     uint32_t deaths; /* out: in a row on that host */
-    int64_t wait_ms; /* out: how long until a probe or a solo lock can be had that cannot be had
-                      * now; 0: no task waits for one */
+    int64_t wait_ms; /* out: until a probe or a solo lock can be had; 0: no task waits for one */
     bool skip;       /* not asked, as a part of an earlier exchange is unanswered; out: as before */
+    bool unasked;    /* out, with in_rows: it was not asked, so what is out says nothing */
     bool unanswered; /* out, see qn_exchange_reply */
 };
 
@@ -270,17 +267,18 @@ struct qn_exchange {
     struct qn_queue_share *queues; /* in and out */
     size_t queue_count;
     bool strict;
+    bool in_rows;  /* queues without a quota need not be asked while the others give enough */
     uint32_t room; /* lease at most this many; at most QN_BATCH_MAX; 0: none */
     /* How many of the leased runs are marked as started: first all of charged tasks, which are
      * leased only within this number, then others in their order. */
     uint32_t start_count_now;
     struct qn_isolation isolation; /* how many runs of charged tasks the worker may have */
     enum qn_solo solo;
-    uint32_t solo_queue; /* keep, run and end: the queue of the lock. Out, after ask: the queue
-                          * whose lock was taken; queue_count: none. After keep and run: queue_count
-                          * when the lock was lost. */
-    /* Below qn_broker_exchanges_max. Exchanges in flight at the same time have different ones, else
-     * one waits for the other. It may change when the same request is sent again. */
+    /* Keep, run and end: the queue of the lock. Out, after ask: the queue whose lock was taken;
+     * queue_count: none. After keep and run: queue_count when the lock was lost. */
+    uint32_t solo_queue;
+    /* Below qn_broker_exchanges_max. Those in flight at the same time have different ones, else one
+     * waits for the other. It may change when the same request is sent again. */
     uint32_t channel;
     /* Called for each task that was archived instead of leased because its message cannot be used;
      * may be NULL. It must not use the broker. */
@@ -305,8 +303,7 @@ struct qn_exchange_reply {
      * the starts of the queues that got no answer. They may have taken effect, and are sent again
      * with the same stamp, without those of other queues; until then nothing newer of these queues
      * is sent. No run of such a queue is in `runs`. The status is QUERN_OK with the reason in err,
-     * or a failure if no queue was answered. The caller's array; NULL: all is answered, or it
-     * fails as a whole. */
+     * or a failure if no queue was answered. The caller's array; NULL: all or nothing. */
     bool *unanswered;
     bool is_partial;
 };
@@ -320,9 +317,10 @@ typedef quern_status qn_exchange_fn(struct qn_broker *broker, struct qn_exchange
                                     struct qn_exchange_reply *reply, quern_error *err);
 QUERN_NODISCARD qn_exchange_fn qn_broker_exchange;
 
-/* How many exchanges are worth having in flight at a time, 1 or QN_EXCHANGES_MAX: a server need not
- * wait for its client between two of them. */
+/* How many exchanges are worth having in flight at a time: 1, or QN_EXCHANGES_MAX at a server. */
 uint32_t qn_broker_exchanges_max(const struct qn_broker *broker);
+/* Whether an exchange asks each queue by a call of its own: then one of few queues is cheaper. */
+bool qn_broker_asks_apart(const struct qn_broker *broker);
 
 /* --- Leases ------------------------------------------------------------------------- */
 
@@ -488,8 +486,8 @@ QUERN_NODISCARD qn_deregister_fn qn_broker_deregister;
 
 enum qn_until {
     QN_UNTIL_EMPTY, /* no task is pending, active (anywhere), scheduled or in retry, and no set of
-                     * a group is being aggregated (anywhere). Tasks that wait in groups do not
-                     * count: only who aggregates them empties those (qn_aggregate_reply.waiting) */
+                     * a group is being aggregated (anywhere). Tasks in groups do not count: who
+                     * aggregates them empties those (qn_aggregate_reply.waiting) */
     QN_UNTIL_IDLE   /* no task is pending but in queues that are paused */
 };
 /* Whether the queues hold nothing that a worker which ends then would still have to run. */

@@ -17,6 +17,7 @@ void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *r
     for (size_t i = 0; i < exchange->queue_count; i++) {
         exchange->queues[i].leased = 0;
         exchange->queues[i].unanswered = false;
+        exchange->queues[i].unasked = false;
         if (exchange->queues[i].skip) {
             continue;
         }

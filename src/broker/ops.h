@@ -100,6 +100,7 @@ struct qn_broker {
     _Atomic int64_t command_timeout_ms; /* may change during a wait, which then obeys it */
     _Atomic bool hurries;               /* see qn_broker_set_patience */
     int64_t opener_pid;
+    bool asks_apart; /* see qn_broker_asks_apart */
 };
 
 /* Clears the outputs of an exchange before it begins, and frees the runs that it has leased when it

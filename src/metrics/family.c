@@ -108,8 +108,9 @@ static struct qn_series *find_other(struct qn_family *family, const char *const 
     const struct qn_family_facts *facts = family->facts;
     bool is_full = atomic_load(&family->count) >= (size_t)QN_SERIES_MAX * 2;
     const char *others[QN_METRIC_LABELS_MAX];
-    for (size_t i = 0; i < facts->label_count; i++) {
-        others[i] = is_full || i == facts->open_label ? QN_SERIES_OTHER : values[i];
+    for (size_t i = 0; i < QN_METRIC_LABELS_MAX; i++) {
+        bool is_other = is_full || i == facts->open_label || i >= facts->label_count;
+        others[i] = is_other ? QN_SERIES_OTHER : values[i];
     }
     return look_up(family, others, true);
 }

@@ -35,17 +35,22 @@ static size_t highest(const int64_t *credits, const uint32_t *weights, size_t qu
 
 /* --- Rows -------------------------------------------------------------------------------- */
 
-/* Each queue in an exchange has a price at the broker. Among many queues, where an exchange has
+/* Each queue in an exchange has a price at the broker. Among enough queues, where an exchange has
  * much room, a queue takes a row of slots when it is its turn, and the rest of it at the next draw.
  * Rows are laid so that ROUND slots are a round: of the same queues in the same order, each with
  * its share in rows of equal length. So any thousand starts have the exact shares, as without. */
-enum { FEW_QUEUES = 8, ROUND = 1000, ROW_MAX = 50, REDRAW_PART = 1024 };
+enum { ROUND = 1000, REDRAW_PART = 1024 };
+/* One call asks for all queues: few of them cost hardly more than one. */
+static const struct qn_choice_terms terms_together = {.queues_min = 9, .row_max = 50};
+/* Each queue is asked by a call of its own: a second one costs as much again. */
+static const struct qn_choice_terms terms_apart = {.queues_min = 2, .row_max = 500};
 #define SLOT INT64_C(65536) /* a slot, where parts of slots are counted */
 
 static void init_rows(struct qn_choice *choice)
 {
     for (size_t i = 0; i < choice->queue_count; i++) {
-        uint64_t row_max = choice->weight_sum * (QN_BUG(ROW_TOO_LONG) ? 3 * ROW_MAX : ROW_MAX);
+        uint64_t row_max =
+            choice->weight_sum * choice->terms.row_max * (QN_BUG(ROW_TOO_LONG) ? 3 : 1);
         uint64_t share = ROUND * (uint64_t)choice->weights[i];
         choice->rows[i].count = (int64_t)((share + row_max - 1) / row_max);
     }
@@ -149,7 +154,8 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
                     bool strict, struct qn_random *random)
 {
     QN_ASSERT(queue_count > 0 && queue_count <= QN_QUEUES_MAX);
-    *choice = (struct qn_choice){.queue_count = queue_count, .strict = strict};
+    *choice =
+        (struct qn_choice){.queue_count = queue_count, .strict = strict, .terms = terms_together};
     for (size_t i = 0; i < queue_count; i++) {
         QN_ASSERT(weights[i] > 0);
         choice->weights[i] = QN_BUG(WEIGHT_IGNORED) ? 1 : weights[i];
@@ -171,6 +177,12 @@ void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t qu
     memcpy(choice->other_credits, choice->credits, sizeof choice->credits);
 }
 
+void qn_choice_ask_apart(struct qn_choice *choice)
+{
+    choice->terms = terms_apart;
+    init_rows(choice);
+}
+
 void qn_choice_draw(struct qn_choice *choice, size_t room, bool is_fast, uint16_t *order,
                     uint32_t *quota)
 {
@@ -180,7 +192,8 @@ void qn_choice_draw(struct qn_choice *choice, size_t room, bool is_fast, uint16_
     if (choice->strict) {
         return;
     }
-    draw_in_rows(choice, is_fast && room >= QN_BATCH_WORTH && choice->queue_count > FEW_QUEUES);
+    draw_in_rows(choice, is_fast && room >= QN_BATCH_WORTH &&
+                             choice->queue_count >= choice->terms.queues_min);
     for (size_t slot = 0; slot < room; slot++) {
         for (size_t i = 0; i < choice->queue_count; i++) {
             choice->credits[i] += choice->weights[i];

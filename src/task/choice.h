@@ -21,6 +21,12 @@ struct qn_choice_row {
     int64_t rest;  /* what they were too short so far, in parts of slots */
 };
 
+/* When rows are drawn, and how long they are. */
+struct qn_choice_terms {
+    uint32_t queues_min;
+    uint32_t row_max; /* slots */
+};
+
 struct qn_choice {
     size_t queue_count;
     bool strict;
@@ -28,7 +34,8 @@ struct qn_choice {
     int64_t credits[QN_QUEUES_MAX]; /* of the smooth round robin; a turn costs weight_sum */
     bool empty[QN_QUEUES_MAX];      /* had fewer tasks than requested, last time */
     uint64_t weight_sum;
-    /* Many queues, much room: */
+    /* Enough queues for rows, much room: */
+    struct qn_choice_terms terms;
     bool in_rows;                         /* credits are those of rows */
     int64_t other_credits[QN_QUEUES_MAX]; /* of rows, or of single slots: of what is not used now */
     struct qn_choice_row rows[QN_QUEUES_MAX];
@@ -38,9 +45,11 @@ struct qn_choice {
 
 void qn_choice_init(struct qn_choice *choice, const uint32_t *weights, size_t queue_count,
                     bool strict, struct qn_random *random);
+/* Before the first draw, where queues are asked apart. */
+void qn_choice_ask_apart(struct qn_choice *choice);
 /* Draws `room` slots: order[slot] = queue index, quota[queue] = how many slots it got. is_fast: a
- * thousand runs take so little time that a queue may wait for it; many slots of many queues are
- * drawn in rows then. Strict: order is not used and every quota is `room`. */
+ * thousand runs take so little time that a queue may wait for it; many slots are drawn in rows then
+ * (by the terms), and in_rows is set. Strict: order is not used and every quota is `room`. */
 void qn_choice_draw(struct qn_choice *choice, size_t room, bool is_fast, uint16_t *order,
                     uint32_t *quota);
 /* The weights that a broker redraws with, after a draw of `room` slots: those of the queues, moved

@@ -49,6 +49,9 @@ static quern_status open_broker(struct quern_worker *worker, const char *url, qu
         .create = true,
     };
     quern_status status = qn_broker_open(url, &options, &worker->broker, err);
+    if (status == QUERN_OK && qn_broker_asks_apart(worker->broker)) {
+        qn_choice_ask_apart(&worker->pump.choice);
+    }
     if (status == QUERN_OK) {
         status = qn_queue_check_names(worker, err);
     }

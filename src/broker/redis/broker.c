@@ -216,6 +216,7 @@ static quern_status init_cluster(struct qn_redis *self, quern_error *err)
     if (self->failover.endpoints[0]->mode != QN_SERVER_CLUSTER) {
         return QUERN_OK;
     }
+    self->base.asks_apart = true;
     self->cluster = qn_alloc_zero(1, sizeof *self->cluster);
     return self->cluster == NULL ? qn_error_nomem(err)
                                  : qn_cluster_init(self->cluster, self->failover.endpoints[0], err);

@@ -205,6 +205,7 @@ static void draw(struct quern_worker *worker, struct qn_exchange_request *reques
     uint32_t weights[QN_QUEUES_MAX];
     if (room > 0) {
         qn_choice_draw(&pump->choice, room, pump->is_fast, request->order, request->quota);
+        request->exchange.in_rows = pump->choice.in_rows;
     }
     qn_choice_redraw_weights(&pump->choice, room, request->quota, weights);
     for (size_t i = 0; i < worker->queue_count; i++) {

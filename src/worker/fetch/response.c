@@ -75,8 +75,10 @@ static void take_brakes(struct quern_worker *worker, const struct qn_exchange_re
 {
     size_t braked_count = 0;
     int64_t wait_ms = INT64_MAX;
+    bool all_asked = true;
     for (size_t i = 0; i < worker->queue_count; i++) {
         const struct qn_queue_share *queue = &request->queues[i];
+        all_asked = all_asked && !queue->unasked;
         braked_count += queue->braked ? 1 : 0;
         wait_ms = queue->wait_ms > 0 ? qn_earlier(wait_ms, queue->wait_ms) : wait_ms;
         if (queue->braked && !worker->queue_braked[i]) {
@@ -101,7 +103,7 @@ static void take_brakes(struct quern_worker *worker, const struct qn_exchange_re
         qn_signals_wake_keeper(worker);
     }
     (void)pthread_mutex_unlock(&worker->mutex);
-    if (request->exchange.room > 0) {
+    if (request->exchange.room > 0 && (all_asked || wait_ms < INT64_MAX)) {
         worker->pump.wait_until_mono_ns =
             wait_ms == INT64_MAX ? 0 : qn_clock_mono_ns() + wait_ms * QN_NS_PER_MS;
     }
@@ -113,7 +115,7 @@ static void take_queues(struct quern_worker *worker, struct qn_exchange_request 
     struct qn_pump *pump = &worker->pump;
     for (size_t i = 0; i < worker->queue_count; i++) {
         request->taken[i] = request->queues[i].leased;
-        if (request->queues[i].skip) { /* nothing new is known */
+        if (request->queues[i].skip || request->queues[i].unasked) { /* nothing new is known */
             request->queues[i].paused = worker->paused[i];
             request->queues[i].braked = worker->queue_braked[i];
         }

@@ -245,6 +245,46 @@ static void credits_of_rows_stay_bounded_whatever_comes(void **state)
     }
 }
 
+/* Where each queue is asked by a call of its own, few queues are drawn in rows, too, and in longer
+ * ones. */
+static void every_window_of_queues_that_are_asked_apart_has_the_shares(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {2, 3, 8, 9, 20, 256};
+    static const size_t rooms[] = {QN_BATCH_WORTH, 100, QN_BATCH_MAX, 0};
+    for (size_t pattern = 0; pattern < PATTERN_COUNT; pattern++) {
+        for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+            for (size_t k = 0; k < TEST_COUNT(rooms); k++) {
+                struct game game;
+                init(&game, (enum pattern)pattern, counts[i], k);
+                qn_choice_ask_apart(&game.choice);
+                play_until(&game, 8000, rooms[k]);
+                assert_windows(&game, game.weights, 0, 0);
+            }
+        }
+    }
+}
+
+static void nearly_each_exchange_is_about_one_of_few_queues_that_are_asked_apart(void **state)
+{
+    (void)state;
+    for (size_t queue_count = 2; queue_count <= 8; queue_count++) {
+        struct game game;
+        uint32_t most;
+        size_t used = 0;
+        init(&game, EQUAL, queue_count, queue_count);
+        qn_choice_ask_apart(&game.choice);
+        enum { TURNS = 100 };
+        for (int i = 0; i < TURNS; i++) {
+            (void)play(&game, QN_BATCH_MAX);
+            used += used_by(&game, &most);
+        }
+        /* Besides one for each exchange, one for each row that begins within one. */
+        size_t rows = TURNS * QN_BATCH_MAX * queue_count / 1000;
+        assert_in_range(used, TURNS, TURNS + rows + queue_count);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_window_of_many_full_queues_has_the_shares),
     cmocka_unit_test(much_room_takes_from_some_of_many_queues),
@@ -254,6 +294,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(empty_one_of_many_queues_is_polled_every_other_round),
     cmocka_unit_test(row_of_an_empty_queue_is_taken_from_those_that_are_asked_anyway),
     cmocka_unit_test(credits_of_rows_stay_bounded_whatever_comes),
+    cmocka_unit_test(every_window_of_queues_that_are_asked_apart_has_the_shares),
+    cmocka_unit_test(nearly_each_exchange_is_about_one_of_few_queues_that_are_asked_apart),
 };
 
 TEST_MAIN(tests)

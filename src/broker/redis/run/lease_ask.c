@@ -5,7 +5,8 @@
  * has a script of its own (no two of them need be on one node), all at the same time: so the room
  * is shared here, by the quotas that were drawn, and what came back short is shared once more among
  * the queues that gave all they were asked for. In strict order the first queue is asked for
- * everything, the others how much they have; the second round knows.
+ * everything, the others how much they have; the second round knows. Where the quotas are rows,
+ * queues without one are not asked at all: a call costs the same for one task and for a hundred.
  *
  * Charged tasks and the solo lock are matters of one queue at a time: a script knows nothing of
  * those that run beside it. The queues have their turns at them by the sequence of the request, so
@@ -35,6 +36,14 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Whether queues without a quota are not asked now: only if others come back short. Not again, so
+ * that a node which does not answer holds up no other queue. */
+static bool may_wait(const struct qn_redis_lease_batch *batch)
+{
+    const struct qn_exchange *exchange = batch->exchange;
+    return exchange->in_rows && batch->may_split && !exchange->again && room_left(batch) > 0;
+}
+
 static void plan_spread(struct qn_redis_lease_batch *batch)
 {
     const struct qn_exchange *exchange = batch->exchange;
@@ -50,9 +59,15 @@ static void plan_spread(struct qn_redis_lease_batch *batch)
     }
     batch->call_count = 0;
     for (size_t i = 0; i < exchange->queue_count; i++) {
+        if (is_first && want[i] == 0 && may_wait(batch)) {
+            exchange->queues[i].unasked = !exchange->queues[i].skip;
+            batch->waiting[i] = exchange->queues[i].skip ? 0 : exchange->room;
+            continue;
+        }
         if (exchange->queues[i].skip || (want[i] == 0 && !is_first)) {
             continue;
         }
+        exchange->queues[i].unasked = false;
         batch->calls[batch->call_count++] = (struct qn_lease_call){
             .first = i,
             .count = 1,
