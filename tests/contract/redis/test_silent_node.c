@@ -303,6 +303,73 @@ static struct qn_group_set *take_set(struct contract *c, const char *queue)
     return reply.set;
 }
 
+/* All slots are for a queue of one node, as where they are drawn in rows. The other queue is asked
+ * if that one gives too little: because it has no more, or its node is silent. */
+static void slots_of_a_queue_that_gives_too_little_are_filled_by_the_others(struct contract *c)
+{
+    enum { ROOM = 4 };
+    for (int silent = 0; silent <= 1; silent++) {
+        struct qn_queue_share shares[] = {{.name = queue_of(OTHER, 0), .weight = 1},
+                                          {.name = queue_of(SICK, 0), .weight = 1, .quota = ROOM}};
+        struct qn_leased *runs[ROOM];
+        bool unanswered[1] = {false};
+        quern_error err = {0};
+        struct qn_exchange exchange = {.stamp = {.session = 4712, .sequence = 1 + (uint64_t)silent},
+                                       .worker_id = CONTRACT_WORKER,
+                                       .host = CONTRACT_HOST,
+                                       .lease_ms = CONTRACT_LEASE_MS,
+                                       .queues = shares,
+                                       .queue_count = TEST_COUNT(shares),
+                                       .in_rows = true,
+                                       .room = ROOM,
+                                       .start_count_now = ROOM};
+        struct qn_exchange_reply reply = {.runs = runs, .unanswered = unanswered};
+        contract_put(c, shares[0].name, silent == 0 ? "a" : "b");
+        if (silent == 1) {
+            test_store_silence(SICK);
+        }
+        assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);
+        assert_int_equal(reply.run_count, 1);
+        assert_int_equal(shares[0].leased, 1);
+        assert_int_equal(reply.is_partial, silent == 1);
+        assert_int_equal(shares[1].unanswered, silent == 1);
+        assert_false(shares[0].unasked);
+        qn_leased_free(runs[0]);
+    }
+    test_store_speak(SICK);
+}
+
+/* While that queue gives enough nothing is asked of the other node, but when it is sent again. */
+static void queue_without_slots_is_not_asked_unless_a_request_is_repeated(struct contract *c)
+{
+    struct qn_queue_share shares[] = {{.name = queue_of(OTHER, 0), .weight = 1},
+                                      {.name = queue_of(SICK, 0), .weight = 1, .quota = 1}};
+    struct qn_leased *runs[1];
+    bool unanswered[1] = {false};
+    quern_error err = {0};
+    struct qn_exchange exchange = {.stamp = {.session = 4713, .sequence = 1},
+                                   .worker_id = CONTRACT_WORKER,
+                                   .host = CONTRACT_HOST,
+                                   .lease_ms = CONTRACT_LEASE_MS,
+                                   .queues = shares,
+                                   .queue_count = TEST_COUNT(shares),
+                                   .in_rows = true,
+                                   .room = 1,
+                                   .start_count_now = 1};
+    struct qn_exchange_reply reply = {.runs = runs, .unanswered = unanswered};
+    contract_put(c, shares[1].name, "a");
+    for (int again = 0; again <= 1; again++) {
+        long long before = script_calls(OTHER);
+        exchange.again = again == 1;
+        assert_ok(qn_broker_exchange(c->broker, &exchange, &reply, &err), err);
+        assert_int_equal(reply.run_count, 1);
+        assert_string_equal(runs[0]->task.id, "a");
+        assert_int_equal(shares[0].unasked, again == 0);
+        assert_int_equal(script_calls(OTHER) - before, again);
+        qn_leased_free(runs[0]);
+    }
+}
+
 static void outcome_at_a_silent_node_is_sent_again_and_counts_once(struct contract *c)
 {
     contract_put(c, queue_of(SICK, 0), "a");
@@ -410,6 +477,8 @@ static const struct contract_test tests[] = {
     CONTRACT_TEST_ONLY("cluster", a_silent_node_with_the_list_of_queues_holds_up_no_other_queue),
     CONTRACT_TEST_ONLY("cluster", node_that_refuses_a_listener_is_looked_at_each_second),
     CONTRACT_TEST_ONLY("cluster", outcome_at_a_silent_node_is_sent_again_and_counts_once),
+    CONTRACT_TEST_ONLY("cluster", slots_of_a_queue_that_gives_too_little_are_filled_by_the_others),
+    CONTRACT_TEST_ONLY("cluster", queue_without_slots_is_not_asked_unless_a_request_is_repeated),
     CONTRACT_TEST_ONLY("cluster", busy_node_gives_no_solo_lock_and_holds_up_no_other),
     CONTRACT_TEST_ONLY("cluster", worker_leaves_the_queues_of_the_other_nodes),
     CONTRACT_TEST_ONLY("cluster", sets_of_the_other_nodes_are_extended),
