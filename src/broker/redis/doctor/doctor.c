@@ -4,7 +4,7 @@
  * First come the keys that all queues share (registries.c). Then all keys are scanned, to find
  * queues and groups that are not listed. Then each queue: all
  * entries of its containers (containers.c), then the queue as a whole (queue.c), its limits
- * (limits.c) and its entries of schedulers (entries.c). Last come the
+ * (limits.c), its entries of schedulers (entries.c) and its trash (trash.c). Last come the
  * hashes and locks that no container led to (scan.c), and the server (server.c).
  *
  * Nothing is locked, and no script reads more than a page, so the pages together give suspicions
@@ -47,6 +47,9 @@ static quern_status check_queues(struct qn_redis_doctor *doctor, quern_error *er
         }
         if (status == QUERN_OK) {
             status = qn_redis_entries_check(doctor, doctor->queues[i], err);
+        }
+        if (status == QUERN_OK) {
+            status = qn_redis_trash_check(doctor, doctor->queues[i], err);
         }
         qn_redis_findings_report(&doctor->findings);
         qn_arena_reset(&doctor->page);

@@ -5,7 +5,7 @@
 
 #include "base/memory/arena.h"
 #include "broker/redis/doctor/findings.h"
-#include "broker/redis/doctor/id_set.h"
+#include "broker/redis/doctor/ids/id_set.h"
 #include "broker/redis/redis.h"
 
 /* The groups of a queue, also sets of them in aggregation. */
@@ -72,6 +72,10 @@ QUERN_NODISCARD quern_status qn_redis_entries_check(struct qn_redis_doctor *doct
 QUERN_NODISCARD quern_status qn_redis_limits_check(struct qn_redis_doctor *doctor,
                                                    const struct qn_checked_queue *queue,
                                                    quern_error *err);
+/* Its trash (trash.c). */
+QUERN_NODISCARD quern_status qn_redis_trash_check(struct qn_redis_doctor *doctor,
+                                                  const struct qn_checked_queue *queue,
+                                                  quern_error *err);
 /* Dangers for tasks, and notes about the server (server.c). */
 QUERN_NODISCARD quern_status qn_redis_server_check(struct qn_redis_doctor *doctor,
                                                    quern_error *err);

@@ -32,7 +32,8 @@ local types = {pending = 'list', active = 'list', lease = 'zset', scheduled = 'z
     ['quern:braked'] = 'hash',
     ['quern:entries'] = 'hash', ['quern:ticks'] = 'hash', ['quern:max_pending'] = 'string',
     ['quern:limit:set'] = 'hash', ['quern:limit:use:1'] = 'string', ['quern:limit:runs'] = 'zset',
-    ['quern:lanes'] = 'zset', ['quern:lanes:idle'] = 'string'}
+    ['quern:lanes'] = 'zset', ['quern:lanes:idle'] = 'string',
+    ['quern:trash'] = 'zset', ['quern:trash_bytes'] = 'string'}
 -- Made again by those who use them.
 local indexes = {['quern:limit:runs'] = true, ['quern:lanes'] = true, ['quern:lanes:idle'] = true}
 local damaged = {}

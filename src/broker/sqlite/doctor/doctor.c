@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "broker/sqlite/doctor/doctor_sql.h"
+#include "broker/sqlite/doctor/doctor_trash_sql.h"
 #include "broker/sqlite/inspect/inspect.h"
 #include "broker/sqlite/queue/meter_sql.h"
 #include "broker/sqlite/run/delay_clock.h"
@@ -78,6 +79,10 @@ static const struct qn_rule rules[] = {
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_counts, sql_repair_wrong_counts, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_brake, sql_repair_wrong_brake, NULL},
     {"I7", QUERN_SEVERITY_VIOLATED, sql_find_wrong_solo, sql_repair_wrong_solo, NULL},
+    {"I11", QUERN_SEVERITY_VIOLATED, sql_find_stray_trash, sql_repair_stray_trash, NULL},
+    {"I11", QUERN_SEVERITY_VIOLATED, sql_find_unlisted_trash, sql_repair_unlisted_trash, NULL},
+    {"I11", QUERN_SEVERITY_VIOLATED, sql_find_overlong_trash, sql_repair_overlong_trash, NULL},
+    {"I11", QUERN_SEVERITY_VIOLATED, sql_find_wrong_trash_use, sql_repair_wrong_trash_use, NULL},
     {"I1", QUERN_SEVERITY_VIOLATED, sql_find_wrong_state, sql_repair_wrong_state, NULL},
     {"I2", QUERN_SEVERITY_VIOLATED, sql_find_wrong_name, NULL, NULL},
     {"I2", QUERN_SEVERITY_VIOLATED, sql_find_damaged_headers, NULL, NULL},

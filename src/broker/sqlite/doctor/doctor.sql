@@ -47,12 +47,13 @@ UPDATE quern_meta SET counter = ?1 WHERE counter < ?1 OR counter > 4611686018427
 -- --- Queues and their counters ---------------------------------------------------------------
 
 -- name: find_missing_queue
-SELECT 'recovered-' || queue, '',
+SELECT 'recovered-' || abs(queue), '',
     printf('%d %s to queue number %d, which is missing', count(*),
-        iif(count(*) = 1, 'task belongs', 'tasks belong'), queue), queue, NULL
+        iif(count(*) = 1, 'task belongs', 'tasks belong'), abs(queue)), abs(queue), NULL
 FROM quern_task
 WHERE queue NOT IN (SELECT no FROM quern_queue UNION ALL SELECT -no FROM quern_queue)
-GROUP BY queue;
+    AND queue > -1 << 62
+GROUP BY abs(queue);
 
 -- name: repair_missing_queue
 INSERT INTO quern_queue (no, name, terms, processed, failed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* id_set.h - hashes of ids, 8 bytes each: the ids that a queue listed while it was checked. */
-#ifndef QN_BROKER_REDIS_DOCTOR_ID_SET_H
-#define QN_BROKER_REDIS_DOCTOR_ID_SET_H
+#ifndef QN_BROKER_REDIS_DOCTOR_IDS_ID_SET_H
+#define QN_BROKER_REDIS_DOCTOR_IDS_ID_SET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* id_set.c - sets of ids as hashes, so that a check of a million tasks needs 8 MB. Two ids with
  * the same hash only cost a second look. */
-#include "broker/redis/doctor/id_set.h"
+#include "broker/redis/doctor/ids/id_set.h"
 
 #include <stdlib.h>
 
