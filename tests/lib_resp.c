@@ -46,12 +46,17 @@ void resp_free(struct resp_bytes *bytes)
     *bytes = (struct resp_bytes){0};
 }
 
-ssize_t resp_receive(struct resp_bytes *bytes, int fd, int flags)
+ssize_t resp_receive_some(struct resp_bytes *bytes, int fd, int flags, size_t size_max)
 {
-    make_room(bytes, RECEIVE_SIZE);
-    ssize_t size = recv(fd, bytes->data + bytes->size, RECEIVE_SIZE, flags);
+    make_room(bytes, size_max);
+    ssize_t size = recv(fd, bytes->data + bytes->size, size_max, flags);
     bytes->size += size > 0 ? (size_t)size : 0;
     return size;
+}
+
+ssize_t resp_receive(struct resp_bytes *bytes, int fd, int flags)
+{
+    return resp_receive_some(bytes, fd, flags, RECEIVE_SIZE);
 }
 
 /* The size of the line at `at` with its end; 0: it is incomplete. */

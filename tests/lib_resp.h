@@ -19,6 +19,8 @@ void resp_drop(struct resp_bytes *bytes, size_t size); /* the first `size` of th
 void resp_free(struct resp_bytes *bytes);
 /* Adds what the socket has, up to 64 KiB: their number; 0: its end; -1: errno. */
 ssize_t resp_receive(struct resp_bytes *bytes, int fd, int flags);
+/* The same, at most this many. */
+ssize_t resp_receive_some(struct resp_bytes *bytes, int fd, int flags, size_t size_max);
 
 /* How far one request or reply has been read. Starts as {0}, and once more for the next one. */
 struct resp_scan {

@@ -199,6 +199,8 @@ enum qn_bug {
     QN_BUG_UNHEARD_IS_ARMED = 357,     /* a node without a listener of ours counts as armed */
     QN_BUG_DOUBT_FORGOTTEN = 358,      /* a task that was sent and not answered is not stored */
     QN_BUG_UNANSWERED_UNMARKED = 359,  /* outcomes at a silent node count as answered */
+    QN_BUG_RECORD_IS_SILENCE = 360,    /* a link on which a record of TLS arrives counts as dead */
+    QN_BUG_ROOM_NOT_LEARNT = 361,      /* what is too large for the link is asked for ever */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

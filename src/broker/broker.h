@@ -103,8 +103,7 @@ struct qn_enqueue {
     const struct qn_task *tasks;
     size_t count;
     quern_status *results; /* out: one per task */
-    bool *ret_limited;     /* out, may be NULL: set if a QUERN_E_FULL of a task comes from the limit
-                            * of its queue; else not changed */
+    bool *ret_limited;     /* out, may be NULL: set if a QUERN_E_FULL comes from a queue's limit */
     /* Out, for each task: the id of the equal one that holds its lock, where that decided; it is
      * there instead if the result is QUERN_OK. Else NULL. `holders` NULL: not wanted. */
     const char **holders;
@@ -113,6 +112,7 @@ struct qn_enqueue {
                              * are known: those of tasks with a final one, which stays, while the
                              * others have QUERN_E_BUSY (not stored now) or QUERN_E_UNKNOWN */
     quern_error *ret_few_replicas; /* out, may be NULL: of QUERN_E_NOT_REPLICATED, if any is */
+    int64_t deadline_mono_ns;      /* no reply is waited for much longer; 0: as the options say */
 };
 
 /* Stores each task whole or not at all: results[i] is QUERN_OK, QUERN_E_DUPLICATE,

@@ -135,7 +135,8 @@ static bool store_prepared(struct qn_store *store, int64_t deadline_mono_ns,
                                        .holders = store->holders,
                                        .arena = &store->arena,
                                        .ret_partial = &partial,
-                                       .ret_few_replicas = &store->few_replicas};
+                                       .ret_few_replicas = &store->few_replicas,
+                                       .deadline_mono_ns = deadline_mono_ns};
     while (true) {
         partial = false;
         quern_status status = qn_broker_enqueue(client->broker, &enqueue, err);

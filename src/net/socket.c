@@ -229,6 +229,11 @@ bool qn_socket_has_bytes(const struct qn_socket *socket)
     return socket->tls != NULL && qn_tls_link_has_bytes(socket->tls);
 }
 
+uint64_t qn_socket_arrived(const struct qn_socket *socket)
+{
+    return socket->tls == NULL ? 0 : qn_tls_link_received(socket->tls);
+}
+
 int qn_socket_unacked(const struct qn_socket *socket)
 {
     int bytes = 0;

@@ -65,6 +65,9 @@ QUERN_NODISCARD quern_status qn_socket_try_receive(struct qn_socket *socket, siz
                                                    quern_error *err);
 /* Whether bytes are here that a poll of the fd does not report. */
 bool qn_socket_has_bytes(const struct qn_socket *socket);
+/* By TLS: how many bytes have arrived so far. It grows also while a record is not whole, of which
+ * receive has nothing yet. 0: a plain connection. */
+uint64_t qn_socket_arrived(const struct qn_socket *socket);
 /* How many of the sent bytes the other side's kernel has not acknowledged yet. */
 int qn_socket_unacked(const struct qn_socket *socket);
 /* For an idle socket: has it died, or received data that was not requested? Then it must be

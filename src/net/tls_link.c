@@ -42,7 +42,8 @@ struct qn_tls_link {
     bool is_at_end;   /* the peer has closed */
     int saved_errno;  /* of the socket's failure */
     int receive_left; /* in this call */
-    size_t in_at;     /* the unread bytes of `in` */
+    uint64_t received;
+    size_t in_at; /* the unread bytes of `in` */
     size_t in_end;
     char in[IN_SIZE];
 };
@@ -87,6 +88,7 @@ static bool fill(struct qn_tls_link *link, BIO *bio)
     link->is_at_end = link->is_at_end || count == 0;
     link->in_at = 0;
     link->in_end = count > 0 ? (size_t)count : 0;
+    link->received += link->in_end;
     return count > 0;
 }
 
@@ -354,6 +356,11 @@ bool qn_tls_link_has_bytes(const struct qn_tls_link *link)
 {
     bool is_blocked = link->read_events == POLLOUT;
     return !is_blocked && (link->in_at < link->in_end || SSL_pending(link->ssl) > 0);
+}
+
+uint64_t qn_tls_link_received(const struct qn_tls_link *link)
+{
+    return link->received;
 }
 
 bool qn_tls_link_is_stale(struct qn_tls_link *link)

@@ -12,6 +12,7 @@
  * one whose reply the server keeps back while it does other things. */
 #include "redis/connection.h"
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "redis/server_error.h"
@@ -126,13 +127,15 @@ quern_status qn_connection_try_receive(struct qn_connection *connection, struct 
 /* What is waited for on a connection that may be dead. */
 struct silence {
     struct qn_socket_wait wait;
-    int unacked; /* sent bytes, at the latest look */
+    int unacked;      /* sent bytes, at the latest look */
+    uint64_t arrived; /* the same */
 };
 
 /* Where another link was found dead just now, this one is suspected sooner. */
 static void begin_silence(const struct qn_connection *connection, struct silence *silence)
 {
     if (connection->answers_elsewhere != NULL && !connection->is_held) {
+        silence->arrived = qn_socket_arrived(&connection->socket);
         bool suspect =
             connection->failover != NULL && qn_failover_has_lost_link(connection->failover);
         silence->wait.look_mono_ns =
@@ -140,12 +143,16 @@ static void begin_silence(const struct qn_connection *connection, struct silence
     }
 }
 
-/* The request may be large, or the link slow: then bytes arrive from look to look. */
-static bool is_sending(const struct qn_connection *connection, struct silence *silence)
+/* The request may be large, or the link slow: then bytes arrive from look to look, there, or here
+ * those of a TLS record of up to 16 KiB, which shows nothing before it is whole. */
+static bool is_moving(const struct qn_connection *connection, struct silence *silence)
 {
-    int before = silence->unacked;
+    int unacked_before = silence->unacked;
+    uint64_t arrived_before = silence->arrived;
     silence->unacked = qn_socket_unacked(&connection->socket);
-    return silence->unacked > 0 && silence->unacked != before;
+    silence->arrived = qn_socket_arrived(&connection->socket);
+    return (silence->unacked > 0 && silence->unacked != unacked_before) ||
+           (silence->arrived != arrived_before && !QN_BUG(RECORD_IS_SILENCE));
 }
 
 /* After a receive that brought nothing. */
@@ -155,7 +162,7 @@ static quern_status check_silence(struct qn_connection *connection, struct silen
     if (silence->wait.look_mono_ns == 0 || qn_clock_mono_ns() < silence->wait.look_mono_ns) {
         return QUERN_OK;
     }
-    if (is_sending(connection, silence)) {
+    if (is_moving(connection, silence)) {
         silence->wait.look_mono_ns = qn_clock_mono_ns() + SUSPECT_MS * QN_NS_PER_MS;
         return QUERN_OK;
     }

@@ -63,6 +63,7 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
     pump->forward_backoff.is_lazy = true;
     pump->second_backoff.is_lazy = true; /* the pump sends the request that it failed to send */
     pump->next_due_at_ms = INT64_MAX;
+    pump->room_max = QN_BATCH_MAX;
     worker->look = true;
     pump->first.stamp.session = qn_random_next(&worker->random);
     pump->second.stamp.session = qn_random_next(&worker->random);

@@ -35,6 +35,7 @@ struct qn_pump {
     struct qn_solo_state solo;
     bool plenty;                /* the latest look found all it had room for, and that was much */
     bool armed;                 /* since the last exchange that had room */
+    uint32_t room_max;          /* runs that one exchange may ask for */
     uint32_t ahead;             /* how many of the latest types may be prefetched */
     bool is_fast;               /* a batch of them is over at once: so are a thousand */
     uint64_t leased_count;      /* runs, of all exchanges */

@@ -9,11 +9,16 @@
 
 #include <string.h>
 
+#include "base/bug.h"
 #include "task/isolation.h"
 #include "worker/internal.h"
 #include "worker/run/report.h"
 
-enum { REPORT_START_AFTER_MS = 20 };
+enum {
+    REPORT_START_AFTER_MS = 20,
+    ROOM_PARTS = 4,  /* one of them is asked for after an answer that was lost, or too slow */
+    QUICK_PARTS = 12 /* of a lease: a quarter of the time that an exchange has */
+};
 
 static const struct qn_exchange_request *other_request(const struct qn_pump *pump,
                                                        const struct qn_exchange_request *request)
@@ -56,8 +61,21 @@ uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_r
     bool starved = now_mono_ns - pump->starts_at_mono_ns > QN_SAFETY_NET_MS * QN_NS_PER_MS;
     size_t ahead = now_mono_ns < pump->no_ahead_until_mono_ns || starved ? 0 : pump->ahead;
     size_t room = slots + ahead > taken ? slots + ahead - taken : 0;
-    room = room < QN_BATCH_MAX ? room : QN_BATCH_MAX;
-    return (uint32_t)room;
+    return room < pump->room_max ? (uint32_t)room : pump->room_max;
+}
+
+void qn_request_learn(struct quern_worker *worker, const struct qn_exchange_request *request,
+                      quern_status status, int64_t took_ns)
+{
+    uint32_t asked = request->exchange.room;
+    uint32_t *room_max = &worker->pump.room_max;
+    bool is_quick = took_ns < worker->options.lease_ms * QN_NS_PER_MS / QUICK_PARTS;
+    if (status == QUERN_E_UNKNOWN && asked > 0 && !request->sent_again &&
+        !QN_BUG(ROOM_NOT_LEARNT)) {
+        *room_max = asked > ROOM_PARTS ? asked / ROOM_PARTS : 1;
+    } else if (status == QUERN_OK && request->reply.run_count > 0 && is_quick) {
+        *room_max = *room_max < QN_BATCH_MAX / 2 ? 2 * *room_max : QN_BATCH_MAX;
+    }
 }
 
 bool qn_request_is_worth_it(struct quern_worker *worker, const struct qn_exchange_request *request,

@@ -49,6 +49,11 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
  * *ret_free: how many of them start at once. With mutex held, too. */
 uint32_t qn_request_room(struct quern_worker *worker, const struct qn_exchange_request *request,
                          int64_t now_mono_ns, uint32_t *ret_free);
+/* Notes how an exchange went, and how long it took: where no answer comes in time, those that
+ * follow ask for less, as it may be larger than the link can bring; after a quick one for twice as
+ * much. */
+void qn_request_learn(struct quern_worker *worker, const struct qn_exchange_request *request,
+                      quern_status status, int64_t took_ns);
 /* Whether an exchange beside the other request's would be a full one. With mutex held, too. */
 bool qn_request_is_worth_it(struct quern_worker *worker, const struct qn_exchange_request *request,
                             int64_t now_mono_ns);

@@ -474,13 +474,15 @@ quern_status qn_response_exchange(struct quern_worker *worker, struct qn_exchang
     int64_t sent_at_mono_ns = qn_clock_mono_ns();
     quern_status status =
         qn_broker_exchange(worker->broker, &request->exchange, &request->reply, err);
+    int64_t took_ns = qn_clock_mono_ns() - sent_at_mono_ns;
     if (status == QUERN_OK) {
-        qn_measure_exchange(&worker->measures, qn_clock_mono_ns() - sent_at_mono_ns,
-                            request->exchange.outcome_count, request->reply.run_count);
+        qn_measure_exchange(&worker->measures, took_ns, request->exchange.outcome_count,
+                            request->reply.run_count);
     }
     (void)pthread_mutex_lock(&worker->pump.plan_mutex);
     status = keep_unanswered(worker, request, status, err);
     request->in_doubt = request->open && (status == QUERN_E_UNKNOWN || request->in_doubt);
+    qn_request_learn(worker, request, status, took_ns);
     if (QN_BUG(KEPT_OUTCOME_DROPPED) && status != QUERN_OK) {
         request->exchange.outcome_count = 0;
     }

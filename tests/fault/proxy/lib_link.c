@@ -18,9 +18,11 @@
 #include <unistd.h>
 
 #define LANE_FULL ((size_t)1 << 20) /* then no more is read for it */
-#define SLOW_MS 1                   /* between two bytes */
-#define SLOW_MAX 300                /* of them in a row */
-#define TLS_HANDSHAKE 22            /* the first byte of a client that speaks TLS */
+#define RECEIVE_SIZE ((size_t)65536)
+#define SLOW_MS 1        /* between two bytes */
+#define SLOW_MAX 300     /* of them in a row */
+#define RATE_PARTS 50    /* of a second: in so many portions its bytes go */
+#define TLS_HANDSHAKE 22 /* the first byte of a client that speaks TLS */
 
 void proxy_vanish(int fd)
 {
@@ -333,11 +335,24 @@ static bool is_due(const struct proxy_lane *lane)
     return lane->bytes.size > 0 && test_now_ms() >= lane->not_before_ms;
 }
 
+/* How many of `size` bytes may go at once at this rate. */
+static size_t portion_of(unsigned rate, size_t size)
+{
+    size_t portion = rate < RATE_PARTS ? 1 : rate / RATE_PARTS;
+    return rate == 0 || size < portion ? size : portion;
+}
+
+/* When the next ones may go. */
+static int64_t next_portion_ms(unsigned rate, size_t size)
+{
+    return rate == 0 ? 0 : test_now_ms() + ((int64_t)size * 1000 + rate - 1) / rate;
+}
+
 /* False: that end is gone. */
-static bool flush(struct proxy_lane *lane, int fd)
+static bool flush(struct proxy_lane *lane, int fd, unsigned rate)
 {
     while (is_due(lane)) {
-        size_t size = lane->slow > 0 ? 1 : lane->bytes.size;
+        size_t size = lane->slow > 0 ? 1 : portion_of(rate, lane->bytes.size);
         ssize_t sent = send(fd, lane->bytes.data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
             return errno == EAGAIN || errno == EINTR;
@@ -346,6 +361,8 @@ static bool flush(struct proxy_lane *lane, int fd)
         if (lane->slow > 0) {
             lane->slow--;
             lane->not_before_ms = test_now_ms() + SLOW_MS;
+        } else if (rate > 0) {
+            lane->not_before_ms = next_portion_ms(rate, (size_t)sent);
         }
     }
     return true;
@@ -363,6 +380,10 @@ void proxy_link_events(const struct proxy_link *link, struct pollfd fds[2], int6
     const struct proxy_lane *lanes[] = {&link->to_client, &link->to_server};
     fds[0] = events_of(link->client_fd, &link->to_client, &link->to_server);
     fds[1] = events_of(link->server_fd, &link->to_server, &link->to_client);
+    if (test_now_ms() < link->take_not_before_ms) {
+        fds[0].events = (short)(fds[0].events & ~POLLIN);
+        *wake_ms = link->take_not_before_ms < *wake_ms ? link->take_not_before_ms : *wake_ms;
+    }
     for (size_t i = 0; i < 2; i++) {
         if (lanes[i]->bytes.size > 0 && lanes[i]->not_before_ms < *wake_ms && !is_due(lanes[i])) {
             *wake_ms = lanes[i]->not_before_ms;
@@ -371,22 +392,34 @@ void proxy_link_events(const struct proxy_link *link, struct pollfd fds[2], int6
 }
 
 /* False: that end has closed. */
-static bool receive(struct resp_bytes *bytes, const struct pollfd *fd)
+static bool receive(struct resp_bytes *bytes, const struct pollfd *fd, size_t size_max)
 {
     if ((fd->revents & ~POLLOUT) == 0) {
         return true;
     }
-    ssize_t size = resp_receive(bytes, fd->fd, MSG_DONTWAIT);
+    ssize_t size = resp_receive_some(bytes, fd->fd, MSG_DONTWAIT, size_max);
     return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static bool receive_from_client(const struct proxy_links *links, struct proxy_link *link,
+                                const struct pollfd *fd)
+{
+    unsigned rate = link->swallows ? 0 : links->plan->rates.taken;
+    size_t before = link->from_client.size;
+    bool lives = receive(&link->from_client, fd, portion_of(rate, RECEIVE_SIZE));
+    if (rate > 0 && link->from_client.size > before) {
+        link->take_not_before_ms = next_portion_ms(rate, link->from_client.size - before);
+    }
+    return lives;
 }
 
 bool proxy_link_serve(struct proxy_links *links, struct proxy_link *link,
                       const struct pollfd fds[2])
 {
-    if (!receive(&link->from_client, &fds[0])) {
+    if (!receive_from_client(links, link, &fds[0])) {
         return false;
     }
-    bool has_server = receive(&link->from_server, &fds[1]);
+    bool has_server = receive(&link->from_server, &fds[1], RECEIVE_SIZE);
     if (link->swallows) {
         resp_drop(&link->from_client, link->from_client.size);
         resp_drop(&link->from_server, link->from_server.size);
@@ -407,8 +440,8 @@ bool proxy_link_serve(struct proxy_links *links, struct proxy_link *link,
     if (!has_server) {
         end(link, false);
     }
-    if (link->resets || !flush(&link->to_client, link->client_fd) ||
-        !flush(&link->to_server, link->server_fd)) {
+    if (link->resets || !flush(&link->to_client, link->client_fd, links->plan->rates.given) ||
+        !flush(&link->to_server, link->server_fd, 0)) {
         return false;
     }
     return !link->ends || link->to_client.bytes.size + link->to_server.bytes.size > 0;

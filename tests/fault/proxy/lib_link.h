@@ -29,9 +29,10 @@ struct proxy_link {
     uint64_t number;
     char name[PROXY_NAME_SIZE]; /* as CLIENT SETNAME has it; "tls": the bytes cannot be read */
     bool is_tls;
-    bool swallows; /* nothing gets through any more */
-    bool ends;     /* when what it still has to send is gone ... */
-    bool resets;   /* ... or at once, with a RST */
+    bool swallows;              /* nothing gets through any more */
+    bool ends;                  /* when what it still has to send is gone ... */
+    bool resets;                /* ... or at once, with a RST */
+    int64_t take_not_before_ms; /* the next bytes of the client */
     struct resp_bytes from_client;
     struct resp_bytes from_server;
     struct resp_scan client_scan;

@@ -85,6 +85,12 @@ struct proxy_sizes {
     size_t reply;
 };
 
+/* Bytes in a second of each link; 0: as many as come. */
+struct proxy_rates {
+    unsigned taken; /* from the client */
+    unsigned given; /* to it */
+};
+
 struct proxy_count {
     char name[PROXY_NAME_SIZE];
     uint64_t writes;
@@ -96,6 +102,7 @@ struct proxy_plan {
     uint32_t faults;    /* a set */
     size_t faults_left; /* that the dice may still choose */
     int64_t delay_ms_max;
+    struct proxy_rates rates;
     struct proxy_rule rules[PROXY_RULES_MAX];
     size_t seen[PROXY_RULES_MAX]; /* requests that matched */
     struct proxy_sizes sizes[PROXY_RULES_MAX];

@@ -22,6 +22,7 @@
 #define LINKS_MAX 512
 #define BACKLOG 128
 #define DELAY_MS_MAX 50
+#define CRAWL_BUFFER 2048
 
 struct proxy {
     char server[PROXY_ADDRESS_SIZE];
@@ -140,6 +141,10 @@ static void accept_link(struct proxy *proxy)
         return;
     }
     do_not_collect(client_fd);
+    if (proxy->plan.rates.taken > 0) {
+        int size = CRAWL_BUFFER;
+        (void)setsockopt(client_fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    }
     struct proxy_link *link = calloc(1, sizeof *link);
     TEST_REQUIRE(link != NULL);
     link->client_fd = client_fd;
@@ -364,6 +369,13 @@ void proxy_delay_max(struct proxy *proxy, int64_t ms)
 {
     begin(proxy);
     proxy->plan.delay_ms_max = ms;
+    finish(proxy);
+}
+
+void proxy_crawl(struct proxy *proxy, struct proxy_rates rates)
+{
+    begin(proxy);
+    proxy->plan.rates = rates;
     finish(proxy);
 }
 

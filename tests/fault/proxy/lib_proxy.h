@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* lib_proxy.h - stands between clients and a redis-server, reads where requests and replies begin
  * and end, and does to them what a test, or dice with a seed, choose: cuts before, in and after
- * them, resets, delays, dribble, errors in place of replies, and links that stay open while nothing
- * gets through. A thread of the test program; the program fault_proxy (proxy.c) is the same for
- * tests in other languages, and by hand.
+ * them, resets, delays, dribble, errors in place of replies, and links that crawl, or stay open
+ * while nothing gets through. A thread of the test program; the program fault_proxy (proxy.c) is
+ * the same for tests in other languages, and by hand.
  *
  * Each deed is a line in the log. TLS passes through: it is cut, delayed and swallowed by the
  * pieces in which it comes. */
@@ -48,6 +48,9 @@ void proxy_dice(struct proxy *proxy, unsigned permille, uint32_t faults, size_t 
 void proxy_cut(struct proxy *proxy, unsigned permille);
 /* A delay by the dice is at most this long; 50 ms until it is set. */
 void proxy_delay_max(struct proxy *proxy, int64_t ms);
+/* From now on each link crawls so; links that open then have small buffers, too, so that a client
+ * notices how little is taken. */
+void proxy_crawl(struct proxy *proxy, struct proxy_rates rates);
 /* Replaces all rules, and counts from 0 again; copied, but for their texts. count 0: none. */
 void proxy_rules(struct proxy *proxy, const struct proxy_rule *rules, size_t count);
 

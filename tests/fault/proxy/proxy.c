@@ -12,6 +12,7 @@
  *     clear                                 no rules any more
  *     dice PERMILLE [FAULT,...] [COUNT]     0: none
  *     state open|refuses|swallows|vanished
+ *     crawl TAKEN GIVEN                     bytes in a second of each link; 0: as many as come
  *     break swallows|vanished|refuses [NAME]
  *     count [FAULT]
  *
@@ -146,6 +147,12 @@ static size_t obey(struct desk *desk, char *const words[], size_t count)
     }
     if (strcmp(order, "state") == 0) {
         proxy_set_state(desk->proxy, state_of(first));
+        return 0;
+    }
+    if (strcmp(order, "crawl") == 0 && count > 2) {
+        const struct proxy_rates rates = {.taken = (unsigned)strtoul(first, NULL, 10),
+                                          .given = (unsigned)strtoul(words[2], NULL, 10)};
+        proxy_crawl(desk->proxy, rates);
         return 0;
     }
     if (strcmp(order, "break") == 0) {

@@ -20,6 +20,7 @@
 
 #include "base/assert.h"
 #include "base/bug.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text/hash.h"
 #include "base/text/number.h"
@@ -32,6 +33,7 @@
 
 #define TWIN_SLOTS ((size_t)4 * QN_BATCH_MAX)
 #define NONE SIZE_MAX
+#define ATTEMPT_MS_MIN 500
 #define BYTES_PER_MS 250 /* of a link that is slow, not silent */
 
 /* Tasks of one queue, at most QN_BATCH_MAX, in their order. */
@@ -377,6 +379,16 @@ static void replicate(struct qn_redis *self, struct batch *batch)
     }
 }
 
+/* Of an attempt that begins shortly before the end of the caller's time, which covers them all. */
+static int64_t timeout_ms(const struct qn_redis *self, const struct qn_enqueue *enqueue)
+{
+    int64_t least_ms = self->timeout_ms < ATTEMPT_MS_MIN ? self->timeout_ms : ATTEMPT_MS_MIN;
+    int64_t left_ns = enqueue->deadline_mono_ns - qn_clock_mono_ns();
+    return enqueue->deadline_mono_ns == 0
+               ? self->timeout_ms
+               : qn_number_clamp(left_ns / QN_NS_PER_MS + 1, least_ms, self->timeout_ms);
+}
+
 quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue *enqueue,
                               quern_error *err)
 {
@@ -386,6 +398,7 @@ quern_status qn_redis_enqueue(struct qn_broker *broker, const struct qn_enqueue 
     }
     struct batch batch = {.request = enqueue};
     qn_redis_begin(&batch.pipeline, qn_redis_of(broker), QN_CHANNEL_REST, QN_PIPELINE_WRITES);
+    batch.pipeline.timeout_ms = timeout_ms(qn_redis_of(broker), enqueue);
     quern_status status = make_parts(&batch, err);
     if (status == QUERN_OK) {
         status = send_parts(&batch, err);
