@@ -4,11 +4,13 @@
 the nodes that they name, and a cluster.
 
 All servers get certificates of another CA, one after the other. A worker and a scheduler that run
-trust it after a HUP, and go on: also to servers that they first meet then."""
+trust it after a HUP, a client and an inspector after a call of theirs, and go on: also to servers
+that they first meet then."""
 
 import os
 import shutil
 import signal
+import subprocess
 
 import lib_cluster
 from lib_cli import EXIT_BROKER, CliTest, main
@@ -16,6 +18,48 @@ from lib_sentinel import MASTER, SentinelSet
 from lib_tls import make_ca, make_cert
 
 SECONDS = "[e]\ncron = * * * * * *\ntype = tick\nqueue = ticks\n"
+
+
+class Caller:
+    """A client and an inspector: the program link_caller."""
+
+    def __init__(self, test, url):
+        self.test = test
+        program = os.path.join(os.environ["QUERN_BUILD"], "tests", "link_caller")
+        self.process = test.spawn(program, url, text=True, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+        test.assertEqual(self.answer(), "ok ")
+
+    def answer(self):
+        return self.process.stdout.readline().rstrip("\n")
+
+    def order(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def check_works(self):
+        for order in "put default", "put other", "look":
+            self.test.assertEqual(self.order(order), "ok ", order)
+
+    def check_refuses(self):
+        for order in "put default", "look":
+            answer = self.order(order)
+            self.test.assertIn("unknown CA", answer)
+            self.test.assertFalse(answer.startswith("ok"), answer)
+
+    def check_keeps_its_own(self):
+        """The file that it is to read is broken."""
+        for order in "reload client", "reload inspector":
+            self.test.assertRegex(self.order(order), "^invalid .*mine.pem: no certificate in it")
+
+    def reload(self):
+        for order in "reload client", "reload inspector":
+            self.test.assertEqual(self.order(order), "ok ", order)
+
+    def end(self):
+        self.process.communicate()
+        self.test.assertEqual(self.process.returncode, 0)
 
 
 class CertificatesTest(CliTest):
@@ -55,6 +99,16 @@ class CertificatesTest(CliTest):
         self.until(lambda: "tick was sent" in self.read(scheduler.log_name), "it sends ticks")
         return worker, scheduler
 
+    def break_file(self, folder, caller, nodes):
+        """Read again when they are broken, the old ones stay, for new connections, too."""
+        caller.check_works()
+        self.write("mine.pem", "no certificate")
+        caller.check_keeps_its_own()
+        for node in nodes:
+            node.do("CLIENT", "KILL", "TYPE", "normal")
+        caller.check_works()
+        self.trust(folder, "ca.pem")
+
     def lose(self, process):
         self.until(lambda: "unknown CA" in self.read(process.log_name), "it refuses the servers")
 
@@ -89,6 +143,8 @@ class CertificatesTest(CliTest):
         folder = servers.folder
         url = servers.url().replace(os.path.join(folder, "ca.pem"), self.path("mine.pem"))
         both = self.start_both(folder, url)
+        caller = Caller(self, url)
+        self.break_file(folder, caller, servers.nodes)
         self.new_ca(folder)
         for node in servers.sentinels:
             node.kill()
@@ -99,13 +155,18 @@ class CertificatesTest(CliTest):
             self.lose(process)
         servers.settle()
         self.assertIn("unknown CA", self.fails(EXIT_BROKER, "--broker", url, "stats"))
+        caller.check_refuses()
         self.reload(folder, *both)
+        caller.reload()
+        caller.check_works()
         self.check_flow(both[1])
         old = servers.master()
         servers.sentinels[0].do("SENTINEL", "FAILOVER", MASTER)
         servers.wait_new_master(old)
         servers.settle()
         self.check_flow(both[1])
+        caller.check_works()
+        caller.end()
         self.end_both(*both)
 
     def test_a_cluster(self):
@@ -119,16 +180,24 @@ class CertificatesTest(CliTest):
             "--tls-auth-clients", "no", "--tls-ca-cert-file", files[0],
             "--tls-cert-file", files[1], "--tls-key-file", files[2]))
         self.addCleanup(cluster.stop)
-        both = self.start_both(folder, cluster.tls_url(self.path("mine.pem")))
+        url = cluster.tls_url(self.path("mine.pem"))
+        both = self.start_both(folder, url)
+        caller = Caller(self, url)
+        self.break_file(folder, caller, cluster.nodes)
         self.new_ca(folder)
         for node in cluster.nodes:
             self.read_again(node, folder)
         for process in both:
             self.lose(process)
+        caller.check_refuses()
         self.reload(folder, *both)
+        caller.reload()
+        caller.check_works()
         self.check_flow(both[1])
         cluster.move_slot(lib_cluster.slot_of("other"))
         self.check_flow(both[1])
+        caller.check_works()
+        caller.end()
         self.end_both(*both)
 
 
