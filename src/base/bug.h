@@ -201,6 +201,11 @@ enum qn_bug {
     QN_BUG_UNANSWERED_UNMARKED = 359,  /* outcomes at a silent node count as answered */
     QN_BUG_RECORD_IS_SILENCE = 360,    /* a link on which a record of TLS arrives counts as dead */
     QN_BUG_ROOM_NOT_LEARNT = 361,      /* what is too large for the link is asked for ever */
+    QN_BUG_LEFTOVER_NOT_SENT = 362,    /* what a silent node did not answer is not sent again */
+    QN_BUG_KEPT_RUNS_STAY = 363,       /* runs that ended meanwhile are not reported afterwards */
+    QN_BUG_REASON_UNLOGGED = 364,      /* after a lost connection nothing says why there is none */
+    QN_BUG_TWIN_COUNTS = 365,          /* a sentinel that has two names is two of them */
+    QN_BUG_OLD_OWNERS_KEPT = 366,      /* a new map leaves no room while the old one counts */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

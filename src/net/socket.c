@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -232,6 +233,19 @@ bool qn_socket_has_bytes(const struct qn_socket *socket)
 uint64_t qn_socket_arrived(const struct qn_socket *socket)
 {
     return socket->tls == NULL ? 0 : qn_tls_link_received(socket->tls);
+}
+
+void qn_socket_address(const struct qn_socket *socket, char ret_address[QN_SOCKET_ADDRESS_SIZE])
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    ret_address[0] = '\0';
+    if (getpeername(socket->fd, (struct sockaddr *)(void *)&peer, &size) != 0 ||
+        (peer.ss_family != AF_INET && peer.ss_family != AF_INET6) ||
+        getnameinfo((struct sockaddr *)(void *)&peer, size, ret_address, QN_SOCKET_ADDRESS_SIZE,
+                    NULL, 0, NI_NUMERICHOST) != 0) {
+        ret_address[0] = '\0';
+    }
 }
 
 int qn_socket_unacked(const struct qn_socket *socket)

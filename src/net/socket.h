@@ -68,6 +68,9 @@ bool qn_socket_has_bytes(const struct qn_socket *socket);
 /* By TLS: how many bytes have arrived so far. It grows also while a record is not whole, of which
  * receive has nothing yet. 0: a plain connection. */
 uint64_t qn_socket_arrived(const struct qn_socket *socket);
+/* The address of the other end, without its port: "10.0.0.7", "::1"; "" on a Unix socket. */
+#define QN_SOCKET_ADDRESS_SIZE 64
+void qn_socket_address(const struct qn_socket *socket, char ret_address[QN_SOCKET_ADDRESS_SIZE]);
 /* How many of the sent bytes the other side's kernel has not acknowledged yet. */
 int qn_socket_unacked(const struct qn_socket *socket);
 /* For an idle socket: has it died, or received data that was not requested? Then it must be

@@ -265,8 +265,11 @@ static quern_status exchange(struct qn_sentinels *sentinels, struct visit *visit
                                        &replies[i], err);
     }
     if (status == QUERN_OK) {
+        char address[QN_SOCKET_ADDRESS_SIZE];
+        qn_socket_address(&visit->connection.socket, address);
         take_answer(replies, poll);
-        qn_sentinel_list_answer(&sentinels->list, visit->connection.endpoint, replies[SENTINELS]);
+        qn_sentinel_list_answer(&sentinels->list, visit->connection.endpoint, address,
+                                replies[SENTINELS]);
     }
     return status;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* sentinel_list.c - learns sentinels from others, and forgets them; see sentinel_list.h.
  *
- * A sentinel lists all others that it has ever met until it is reset, with a flag for those that it
- * finds down. One that was just reset lists none for some seconds: so who is in no list is only
- * forgotten where most of the others have answered. */
+ * A sentinel lists all others that it has ever met until it is reset, by their addresses, with a
+ * flag for those that it finds down. So one that the URL names by its host is learned once more
+ * until there was a connection to it. One that was just reset lists none for some seconds: so who
+ * is in no list is only forgotten where most of the others have answered. */
 #include "redis/failover/sentinel_list.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bug.h"
@@ -39,19 +41,49 @@ bool qn_sentinel_list_add(struct qn_sentinel_list *list, struct qn_endpoint *tak
     return has_room;
 }
 
+/* With the mutex held. What two names of one sentinel have in common. Before the first connection
+ * it is known if the host is one. */
+static const char *address_of(const struct qn_sentinel *sentinel)
+{
+    return sentinel->address[0] != '\0' ? sentinel->address : sentinel->endpoint->peer.host;
+}
+
+/* With the mutex held. Whether the index-th is one that was learned by another name than an earlier
+ * one, or one of the URL, has: it need not be asked, nor counted. */
+static bool is_twin(const struct qn_sentinel_list *list, size_t index)
+{
+    const struct qn_sentinel *sentinel = &list->sentinels[index];
+    for (size_t i = 0; sentinel->is_learned && !QN_BUG(TWIN_COUNTS) && i < list->count; i++) {
+        const struct qn_sentinel *other = &list->sentinels[i];
+        if (i != index && (i < index || !other->is_learned) &&
+            strcmp(other->endpoint->peer.port, sentinel->endpoint->peer.port) == 0 &&
+            strcmp(address_of(other), address_of(sentinel)) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t qn_sentinel_list_count(struct qn_sentinel_list *list)
 {
+    size_t count = 0;
     (void)pthread_mutex_lock(&list->mutex);
-    size_t count = list->count;
+    for (size_t i = 0; i < list->count; i++) {
+        count += is_twin(list, i) ? 0 : 1;
+    }
     (void)pthread_mutex_unlock(&list->mutex);
     return count;
 }
 
 struct qn_endpoint *qn_sentinel_list_at(struct qn_sentinel_list *list, size_t index)
 {
+    struct qn_endpoint *endpoint = NULL;
     (void)pthread_mutex_lock(&list->mutex);
-    struct qn_endpoint *endpoint =
-        index < list->count ? qn_endpoint_ref(list->sentinels[index].endpoint) : NULL;
+    for (size_t i = 0; endpoint == NULL && i < list->count; i++) {
+        bool counts = !is_twin(list, i);
+        endpoint = counts && index == 0 ? qn_endpoint_ref(list->sentinels[i].endpoint) : NULL;
+        index -= counts ? 1 : 0;
+    }
     (void)pthread_mutex_unlock(&list->mutex);
     return endpoint;
 }
@@ -110,9 +142,11 @@ void qn_sentinel_list_begin(struct qn_sentinel_list *list)
 static struct qn_sentinel *find(struct qn_sentinel_list *list, const char *host, const char *port)
 {
     for (size_t i = 0; i < list->count; i++) {
-        const struct qn_peer *peer = &list->sentinels[i].endpoint->peer;
-        if (strcmp(peer->host, host) == 0 && strcmp(peer->port, port) == 0) {
-            return &list->sentinels[i];
+        struct qn_sentinel *sentinel = &list->sentinels[i];
+        const struct qn_peer *peer = &sentinel->endpoint->peer;
+        bool is_it = strcmp(peer->host, host) == 0 || strcmp(sentinel->address, host) == 0;
+        if (is_it && strcmp(peer->port, port) == 0) {
+            return sentinel;
         }
     }
     return NULL;
@@ -151,13 +185,14 @@ static void take_other(struct qn_sentinel_list *list, const struct qn_reply *oth
 }
 
 void qn_sentinel_list_answer(struct qn_sentinel_list *list, const struct qn_endpoint *node,
-                             const struct qn_reply *others)
+                             const char *address, const struct qn_reply *others)
 {
     (void)pthread_mutex_lock(&list->mutex);
     size_t index = index_of(list, node);
     if (index < list->count) {
         list->sentinels[index].gave_list = others->type == QN_REPLY_ARRAY;
         list->sentinels[index].failing_since_mono_ns = 0;
+        (void)snprintf(list->sentinels[index].address, QN_SOCKET_ADDRESS_SIZE, "%s", address);
     }
     for (size_t i = 0; others->type == QN_REPLY_ARRAY && i < others->count; i++) {
         take_other(list, others->items[i]);
@@ -198,15 +233,17 @@ static bool is_gone(const struct qn_sentinel *sentinel, size_t others, size_t co
 void qn_sentinel_list_end(struct qn_sentinel_list *list, int64_t now_mono_ns)
 {
     size_t lists = 0;
+    size_t count = 0;
     size_t kept = 0;
     (void)pthread_mutex_lock(&list->mutex);
     for (size_t i = 0; i < list->count; i++) {
         lists += list->sentinels[i].gave_list ? 1 : 0;
+        count += is_twin(list, i) ? 0 : 1;
     }
     for (size_t i = 0; i < list->count; i++) {
         const struct qn_sentinel sentinel = list->sentinels[i];
         size_t others = lists - (sentinel.gave_list ? 1 : 0);
-        if (is_gone(&sentinel, others, list->count, now_mono_ns)) {
+        if (is_gone(&sentinel, others, count, now_mono_ns)) {
             qn_endpoint_unref(sentinel.endpoint);
         } else {
             list->sentinels[kept++] = sentinel;

@@ -112,7 +112,7 @@ static void play(struct qn_sentinel_list *list, char *word, int64_t now_mono_ns)
     if (verb == '-') {
         qn_sentinel_list_fail(list, node, now_mono_ns);
     } else {
-        qn_sentinel_list_answer(list, node, &others.reply);
+        qn_sentinel_list_answer(list, node, node->peer.host, &others.reply);
     }
 }
 
@@ -308,6 +308,42 @@ static void each_time_that_they_are_asked_the_list_is_looked_through(void **stat
     }
 }
 
+/* The URL has their host, their lists have the address. */
+static void one_with_two_names_is_asked_once(void **state)
+{
+    (void)state;
+    char url[120];
+    struct qn_sentinels sentinels;
+    struct qn_failover failover;
+    quern_error err = {0};
+    for (size_t i = 0; i < NODES; i++) {
+        nodes[i] = (struct node){.answer = answer};
+        node_start(&nodes[i]);
+    }
+    (void)snprintf(url, sizeof url,
+                   "redis-sentinel://localhost:%d,localhost:%d,localhost:%d/0"
+                   "?master=m",
+                   nodes[0].port, nodes[1].port, nodes[2].port);
+    make(&sentinels, url);
+    struct qn_endpoint *model = qn_endpoint_ref(sentinels.model);
+    qn_failover_init(&failover, &model, 1);
+    qn_sentinels_serve(&sentinels, &failover);
+    int64_t deadline_mono_ns = qn_clock_mono_ns() + TEST_PATIENCE_MS * QN_NS_PER_MS;
+    for (size_t round = 1; round <= 3; round++) {
+        assert_ok(qn_sentinels_find(&sentinels, deadline_mono_ns, &err), err);
+        assert_int_equal(qn_sentinel_list_count(&sentinels.list), NODES);
+        for (size_t i = 0; i < NODES; i++) {
+            assert_int_equal(atomic_load(&nodes[i].link_count), round);
+        }
+    }
+    assert_int_equal(sentinels.list.count, NODES); /* no other name is kept */
+    qn_failover_finish(&failover);
+    qn_sentinels_finish(&sentinels);
+    for (size_t i = 0; i < NODES; i++) {
+        node_stop(&nodes[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -316,6 +352,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_that_failed_in_between_has_its_minute_again),
         cmocka_unit_test(any_number_of_replacements_fits),
         cmocka_unit_test(each_time_that_they_are_asked_the_list_is_looked_through),
+        cmocka_unit_test(one_with_two_names_is_asked_once),
     };
     const struct test_group group = {
         .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};
