@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/error.h"
@@ -54,6 +55,24 @@ static void mark_owners(const struct qn_cluster *cluster, bool owns[QN_SLOT_NODE
     }
 }
 
+/* With mutex held. Whether a node is needed but as an owner of slots. */
+static bool is_used(const struct qn_cluster *cluster, size_t number)
+{
+    const struct qn_cluster_node *node = cluster->nodes[number];
+    return node->holds > 0 || node->is_silent || node->named == atomic_load(&cluster->read_count);
+}
+
+/* With mutex held. Where there is no other room, an owner in the map of which a newer one that does
+ * not name it is being read: a cluster may have replaced all its nodes at once. */
+static int replaced_owner(const struct qn_cluster *cluster)
+{
+    size_t number = cluster->seed_count;
+    while (number < cluster->node_count && is_used(cluster, number)) {
+        number++;
+    }
+    return number < cluster->node_count && !QN_BUG(OLD_OWNERS_KEPT) ? (int)number : -1;
+}
+
 /* With mutex held: the number of a node that can be forgotten, that which was named longest ago.
  * -1: there is none. */
 static int forgettable(const struct qn_cluster *cluster)
@@ -64,14 +83,17 @@ static int forgettable(const struct qn_cluster *cluster)
     mark_owners(cluster, owns);
     for (size_t i = cluster->seed_count; i < cluster->node_count; i++) {
         const struct qn_cluster_node *node = cluster->nodes[i];
-        bool is_used = owns[i] || node->holds > 0 || node->is_silent ||
-                       node->named == atomic_load(&cluster->read_count);
-        count += is_used ? 0 : 1;
-        if (!is_used && (oldest < 0 || node->named < cluster->nodes[oldest]->named)) {
+        bool is_free = !owns[i] && !is_used(cluster, i);
+        count += is_free ? 1 : 0;
+        if (is_free && (oldest < 0 || node->named < cluster->nodes[oldest]->named)) {
             oldest = (int)i;
         }
     }
-    return count > FORMER_MAX || cluster->node_count == QN_SLOT_NODES_MAX ? oldest : -1;
+    bool is_full = cluster->node_count == QN_SLOT_NODES_MAX;
+    if (is_full && oldest < 0) {
+        return replaced_owner(cluster);
+    }
+    return count > FORMER_MAX || is_full ? oldest : -1;
 }
 
 /* With mutex held. */
