@@ -156,7 +156,7 @@ void qn_backoff_fail(struct qn_backoff *backoff, const quern_error *error)
     bool turns = is_refusal(error->code) && (begins || !group->refused);
     bool logs =
         begins || turns || now_mono_ns - group->logged_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS;
-    bool is_reason = explains(group, error, begins) && !logs;
+    bool is_reason = explains(group, error, begins) && !logs && !QN_BUG(REASON_UNLOGGED);
     group->since_mono_ns = begins ? now_mono_ns : group->since_mono_ns;
     group->logged_mono_ns = logs ? now_mono_ns : group->logged_mono_ns;
     group->failed_mono_ns = now_mono_ns;

@@ -6,11 +6,11 @@ import os
 import signal
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import lib_cluster  # noqa: E402
+from lib_quern import main  # noqa: E402
 from lib_load import PATIENCE_S, ClusterTest, Feed, queues_on_all  # noqa: E402
 
 LEASE_S = 2
@@ -82,4 +82,4 @@ class Frozen(ClusterTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

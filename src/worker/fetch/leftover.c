@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/memory/alloc.h"
 #include "worker/internal.h"
 
@@ -227,7 +228,7 @@ quern_status qn_leftovers_split(struct quern_worker *worker, struct qn_exchange_
 
 struct qn_leftover *qn_leftovers_due(const struct qn_leftovers *leftovers, int64_t now_mono_ns)
 {
-    struct qn_leftover *leftover = leftovers->first;
+    struct qn_leftover *leftover = QN_BUG(LEFTOVER_NOT_SENT) ? NULL : leftovers->first;
     while (leftover != NULL && leftover->retry_at_mono_ns > now_mono_ns) {
         leftover = leftover->next;
     }
@@ -264,7 +265,7 @@ static void give_kept(struct quern_worker *worker, const char *queue)
     struct qn_list *node = qn_list_shift(kept);
     while (node != NULL) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
-        if (strcmp(run->leased->task.queue, queue) == 0) {
+        if (strcmp(run->leased->task.queue, queue) == 0 && !QN_BUG(KEPT_RUNS_STAY)) {
             qn_run_table_put_back(&worker->run_table, run);
         } else {
             qn_list_append(&others, node);
