@@ -101,11 +101,6 @@ uint32_t qn_broker_exchanges_max(const struct qn_broker *broker)
     return broker->ops->exchanges_max;
 }
 
-bool qn_broker_asks_apart(const struct qn_broker *broker)
-{
-    return broker->asks_apart;
-}
-
 void qn_broker_set_patience(struct qn_broker *broker, int64_t command_timeout_ms, bool hurries)
 {
     atomic_store(&broker->command_timeout_ms, command_timeout_ms);

@@ -4,6 +4,11 @@
 #include "base/error.h"
 #include "broker/ops.h"
 
+bool qn_broker_asks_apart(const struct qn_broker *broker)
+{
+    return broker->asks_apart;
+}
+
 void qn_exchange_clear(struct qn_exchange *exchange, struct qn_exchange_reply *reply)
 {
     reply->run_count = 0;

@@ -14,6 +14,7 @@
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509v3.h>
 
 #include "base/error.h"
 #include "base/memory/alloc.h"
@@ -94,6 +95,14 @@ static const char *what_ended(size_t count)
 
 /* --- Whom we trust ------------------------------------------------------------------ */
 
+/* All connections read its extensions, which OpenSSL decodes when they are asked for first: here,
+ * where there is one thread. What is wrong with them is for the handshake to say. */
+static void decode_extensions(X509 *certificate)
+{
+    (void)X509_check_purpose(certificate, -1, 0);
+    ERR_clear_error();
+}
+
 static quern_status trust_certificates(SSL_CTX *context, const struct file *file, quern_error *err)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context);
@@ -101,6 +110,7 @@ static quern_status trust_certificates(SSL_CTX *context, const struct file *file
     X509 *certificate = PEM_read_bio_X509(file->bio, NULL, NULL, NULL);
     while (certificate != NULL) {
         int added = X509_STORE_add_cert(store, certificate);
+        decode_extensions(certificate);
         X509_free(certificate);
         if (added != 1) {
             return qn_error_nomem(err);
