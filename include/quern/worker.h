@@ -226,6 +226,16 @@ QUERN_NODISCARD QUERN_API quern_status quern_worker_reload(quern_worker *worker,
 QUERN_NODISCARD QUERN_API quern_status quern_worker_reload_certificates(quern_worker *worker,
                                                                         quern_error *err);
 
+/* From the next request on the queues get starts by these weights; one that is not named keeps its
+ * weight. All are set or none. Before and while the worker runs; any thread, but no signal handler.
+ * queues is borrowed until it returns. Errors: QUERN_E_INVALID (a queue that it does not serve, or
+ * that is named twice; a weight that is not 1 to 10000, or 0 for 1), QUERN_E_UNSUPPORTED (under
+ * strict_priority, where weights are an order). */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_set_weights(quern_worker *worker,
+                                                                const quern_queue *queues,
+                                                                size_t queue_count,
+                                                                quern_error *err);
+
 typedef struct quern_worker_stats {
     uint64_t done, retried, archived, dropped, snoozed, given_back, crashed, stale, salvaged;
     uint64_t lost_leases;

@@ -169,6 +169,15 @@ class worker
     {
         return quern_worker_reload_certificates(worker_.get(), &err);
     }
+    /* See quern_worker_set_weights. Any thread. */
+    void set_weights(const std::vector<quern_queue> &queues)
+    {
+        detail::must([&](quern_error &err) { return set_weights(queues, err); });
+    }
+    quern_status set_weights(const std::vector<quern_queue> &queues, quern_error &err) noexcept
+    {
+        return quern_worker_set_weights(worker_.get(), queues.data(), queues.size(), &err);
+    }
     quern_worker_stats stats() const noexcept
     {
         quern_worker_stats stats{};

@@ -55,13 +55,14 @@ struct quern_worker {
     char *url;                /* while it is not; owned */
     const quern_mux *mux;
     const struct quern_clock *clock;
-    quern_worker_options options; /* defaults filled in; its queues are our copy */
+    quern_worker_options options; /* defaults filled in; its queues are our copy, whose weights are
+                                   * guarded by mutex */
     size_t queue_count;
     const char **queue_names;
-    struct qn_queue_share *queue_shares; /* for the heartbeat */
+    struct qn_queue_share *queue_shares; /* for the heartbeat, and its own while threads run */
     bool queue_found[QN_QUEUES_MAX];     /* it existed when the worker was made */
     bool queues_known;                   /* false: the broker did not answer that */
-    char *queues_text;                   /* "critical=6 default=3" */
+    char *queues_text;                   /* "critical=6 default=3"; the same */
     int64_t opener_pid;
     int64_t started_at_ms;
     char id[QN_ID_TEXT_SIZE];
@@ -106,6 +107,8 @@ struct quern_worker {
     bool *queue_braked;           /* the same, on this host */
     bool braked;                  /* all of its queues are */
     bool look;                    /* there may be something to fetch */
+    bool weights_are_new;         /* the pump has to take them over */
+    bool shares_are_new;          /* the heartbeat has to */
     bool has_recovered;           /* recovery of its queues was tried once */
     bool owes;                    /* there may be leases of ours that are not in the run table */
     bool clearing;                /* nothing starts: a task that must be alone comes next */

@@ -11,13 +11,13 @@
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/sized.h"
-#include "base/text/buf.h"
 #include "base/text/number.h"
 #include "base/text/str.h"
 #include "broker/url/url_retry.h"
 #include "task/retry.h"
 #include "task/task.h"
 #include "worker/internal.h"
+#include "worker/keeper/weights.h"
 
 enum {
     SHUTDOWN_TIMEOUT_MS = 8000,
@@ -25,7 +25,6 @@ enum {
     STUCK_TIMEOUT_MS = 60000,
     STALL_TIMEOUT_MS = 30000,
     STALL_TIMEOUT_MS_MIN = 2000, /* the pump and the keeper ask once a second */
-    QUEUES_TEXT_SIZE_MAX = QN_QUEUES_MAX * (QN_SERVED_NAME_SIZE_MAX + 16)
 };
 
 static const quern_queue default_queue = {.name = "default", .weight = 1};
@@ -231,26 +230,6 @@ static quern_status copy_queues(struct quern_worker *worker, quern_error *err)
     return QUERN_OK;
 }
 
-static quern_status describe_queues(struct quern_worker *worker, quern_error *err)
-{
-    struct qn_buf text;
-    qn_buf_init(&text, QUEUES_TEXT_SIZE_MAX);
-    quern_status status = QUERN_OK;
-    for (size_t i = 0; i < worker->queue_count && status == QUERN_OK; i++) {
-        status = qn_buf_printf(&text, "%s%s=%u", i == 0 ? "" : " ", worker->options.queues[i].name,
-                               worker->options.queues[i].weight);
-    }
-    if (status != QUERN_OK) {
-        qn_buf_finish(&text);
-        return qn_error_nomem(err);
-    }
-    for (char *at = text.data; *at != '\0'; at++) {
-        *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at; /* it is a line of the record */
-    }
-    worker->queues_text = text.data;
-    return QUERN_OK;
-}
-
 quern_status qn_options_read(struct quern_worker *worker, const char *url,
                              const quern_worker_options *options, size_t options_size,
                              quern_error *err)
@@ -279,7 +258,7 @@ quern_status qn_options_read(struct quern_worker *worker, const char *url,
     worker->backoffs.pace = qn_pace_or(&given, &of_url);
     status = copy_queues(worker, err);
     if (status == QUERN_OK) {
-        status = describe_queues(worker, err);
+        status = qn_weights_describe(worker, err);
     }
     return status;
 }

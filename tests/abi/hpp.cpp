@@ -453,6 +453,7 @@ static void zygotes_are_executed_and_replaced(const std::string &url)
     quern_error err{};
     CHECK(quern::worker::open(url, quern::mux(), options, worker, err) == QUERN_OK);
     CHECK(thrown_by([&] { worker.reload(second); }) == QUERN_E_STATE);
+    CHECK(thrown_by([&] { worker.set_weights({{"other", 3, 0}}); }) == QUERN_E_INVALID);
     quern::client client(url);
     std::thread thread([&worker] { worker.run(); });
     auto run_one = [&](const char *type) {

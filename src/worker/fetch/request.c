@@ -216,6 +216,22 @@ static void add_starts(struct quern_worker *worker, struct qn_exchange_request *
     }
 }
 
+/* With mutex held. A request that is in flight was drawn with the weights before: for its room the
+ * shares may be a little off. */
+static void take_weights(struct quern_worker *worker)
+{
+    uint32_t weights[QN_QUEUES_MAX];
+    if (!worker->weights_are_new) {
+        return;
+    }
+    worker->weights_are_new = false;
+    for (size_t i = 0; i < worker->queue_count; i++) {
+        weights[i] = worker->options.queues[i].weight;
+    }
+    qn_choice_init(&worker->pump.choice, weights, worker->queue_count,
+                   worker->options.strict_priority, &worker->random);
+}
+
 static void draw(struct quern_worker *worker, struct qn_exchange_request *request, uint32_t room)
 {
     struct qn_pump *pump = &worker->pump;
@@ -328,6 +344,7 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
     request->reply = (struct qn_exchange_reply){
         .applied = request->applied, .runs = request->leased, .unanswered = request->unanswered};
     (void)pthread_mutex_lock(&worker->mutex);
+    take_weights(worker);
     add_unplaced(&worker->pump, request);
     add_outcomes(worker, request, &silent, now_mono_ns);
     bool leaves = worker->state != QN_WORKER_RUNNING && !worker->fallen;

@@ -15,6 +15,7 @@
 #include "broker/group.h"
 #include "broker/listing.h"
 #include "worker/internal.h"
+#include "worker/keeper/weights.h"
 #include "worker/run/mux.h"
 #include "worker/run/stuck.h"
 
@@ -132,6 +133,7 @@ quern_status qn_upkeep_heartbeat(struct quern_worker *worker, quern_error *err)
     const char *status_of_worker = status_text(worker);
     worker->heartbeat_due = false;
     (void)pthread_mutex_unlock(&worker->mutex);
+    qn_weights_refresh(worker);
     char *served = describe_served(worker);
     struct running_list list;
     list_running(worker, &list);

@@ -69,6 +69,74 @@ static void strict_priority_empties_the_higher_queue_first(void **state)
     rig_free(rig);
 }
 
+/* Counts the starts of the queue from the first-th on. */
+static size_t count_starts(const struct rig *rig, const char *queue, size_t first, size_t count)
+{
+    size_t found = 0;
+    for (size_t i = first; i < first + count; i++) {
+        found += strcmp(rig->starts[i].queue, queue) == 0 ? 1 : 0;
+    }
+    return found;
+}
+
+static void weights_can_change_while_it_runs(void **state)
+{
+    (void)state;
+    enum { TASKS = 3000, WINDOW = 1000 };
+    static const quern_queue before[] = {{.name = "left", .weight = 1}, {.name = "right"}};
+    static const quern_queue after[] = {{.name = "left", .weight = 9}};
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    rig_put_task(
+        rig, &(quern_task){
+                 .id = "h", .queue = "right", .payload = "hold", .payload_size = strlen("hold")});
+    rig_start(rig, &worker,
+              &(quern_worker_options){.queues = before,
+                                      .queue_count = TEST_COUNT(before),
+                                      .concurrency = 1,
+                                      .prefetch_max = -1});
+    rig_wait_starts(rig, 1);
+    rig_put_many(rig, "left", "left", TASKS);
+    rig_put_many(rig, "right", "right", TASKS);
+    assert_int_equal(quern_worker_set_weights(worker.worker, after, 1, NULL), QUERN_OK);
+    rig_wait_log(rig, "queues=\"left=9 right=1\"");
+    rig_open_gate(rig);
+    rig_wait_starts(rig, 1 + WINDOW);
+    rig_stop(&worker);
+    size_t count = count_starts(rig, "left", 1, WINDOW);
+    assert_in_range(count, 870, 930);
+    rig_free(rig);
+}
+
+static void weights_of_other_queues_are_refused(void **state)
+{
+    (void)state;
+    static const quern_queue own[] = {{.name = "left", .weight = 3}, {.name = "right"}};
+    static const quern_queue wrong[][2] = {
+        {{.name = "left", .weight = 2}, {.name = "other", .weight = 1}},
+        {{.name = "left", .weight = 2}, {.name = "right", .weight = QN_WEIGHT_MAX + 1}},
+        {{.name = "left", .weight = 2}, {.name = "left", .weight = 4}},
+        {{.name = "left", .weight = 2}, {.name = NULL}},
+    };
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    quern_worker_options options = {.queues = own, .queue_count = TEST_COUNT(own)};
+    rig_start(rig, &worker, &options);
+    for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
+        assert_int_equal(quern_worker_set_weights(worker.worker, wrong[i], 2, NULL),
+                         QUERN_E_INVALID);
+    }
+    assert_int_equal(quern_worker_set_weights(worker.worker, own, TEST_COUNT(own), NULL), QUERN_OK);
+    rig_stop(&worker);
+    assert_false(rig_logged(rig, "queues have other weights"));
+    options.strict_priority = true;
+    rig_start(rig, &worker, &options);
+    assert_int_equal(quern_worker_set_weights(worker.worker, own, TEST_COUNT(own), NULL),
+                     QUERN_E_UNSUPPORTED);
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 enum { AHEAD = 3 };
 
 /* A worker with one slot, in which "hold0" runs, and AHEAD more of the same type that are, or will
@@ -268,6 +336,8 @@ static void a_worker_warns_of_groups_that_nobody_serves(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(full_queues_get_their_shares_in_every_window),
     cmocka_unit_test(strict_priority_empties_the_higher_queue_first),
+    cmocka_unit_test(weights_can_change_while_it_runs),
+    cmocka_unit_test(weights_of_other_queues_are_refused),
     cmocka_unit_test(runs_fetched_ahead_that_do_not_start_are_taken_back),
     cmocka_unit_test(a_busy_worker_holds_back_nothing_that_another_could_run),
     cmocka_unit_test(a_worker_fetches_a_fixed_number_ahead),

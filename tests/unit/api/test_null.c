@@ -125,6 +125,7 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     assert_null(quern_zygote_mux(NULL));
     REFUSES("worker", quern_worker_reload(NULL, NULL, &err));
     REFUSES("worker", quern_worker_reload_certificates(NULL, &err));
+    REFUSES("worker", quern_worker_set_weights(NULL, NULL, 0, &err));
     REFUSES("worker", quern_worker_run(NULL, &err));
     char *text = NULL;
     REFUSES("worker", quern_metrics_worker(NULL, NULL, &text, NULL, &err));
