@@ -57,7 +57,7 @@ RESERVED = {
     "broker/ops.h": r"src/broker/",
     "broker/inspect.h": r"src/(broker|inspect)/",
     "hiredis/": r"src/redis/(encode|decode)\.c",
-    "ini.h": r"src/schedule/conf\.c",
+    "ini.h": r"src/schedule/conf\.c|src/cli/config/ini\.c",
     "sqlite3.h": r"src/broker/sqlite/|src/client/enqueue_tx\.c|src/cli/main\.c|"
                  r"src/cli/replay/scratch\.c|"
                  r"include/quern/sqlite\.h",
@@ -126,7 +126,8 @@ ROOMS = {
         ("replay", r"replay/", ["work", "enqueue"]),
         ("enqueue", r"enqueue/", ["wait"]),
         ("wait", r"wait/", ["output"]),
-        ("work", r"work/", ["handlers", "loop", "supervise"]),
+        ("work", r"work/", ["handlers", "loop", "supervise", "config"]),
+        ("config", r"config/", ["output"]),
         ("supervise", r"supervise/", ["output"]),
         ("loop", r"loop/", ["output"]),
         ("handlers", r"handlers/", ["output"]),

@@ -17,6 +17,7 @@
 
 #include "base/assert.h"
 #include "base/memory/alloc.h"
+#include "base/memory/vec.h"
 #include "base/text/duration.h"
 #include "base/text/moment.h"
 #include "base/text/size.h"
@@ -25,6 +26,9 @@
 
 const struct qn_option qn_args_globals[QN_GLOBAL_COUNT] = {
     [QN_GLOBAL_BROKER] = {"broker", "URL", "where the tasks live (QUERN_BROKER)", QN_OPTION_TEXT},
+    [QN_GLOBAL_CONFIG] = {"config", "FILE", "read options from it (QUERN_CONFIG)", QN_OPTION_TEXT},
+    [QN_GLOBAL_CONTEXT] = {"context", "NAME", "a broker that the configuration names",
+                           QN_OPTION_TEXT},
     [QN_GLOBAL_JSON] = {"json", NULL, "print one JSON document", QN_OPTION_FLAG},
     [QN_GLOBAL_NO_RETRY] = {"no-retry", NULL, "end at the first failure to reach the broker",
                             QN_OPTION_FLAG},
@@ -44,7 +48,6 @@ QUERN_PRINTF(2, 3) static bool set_problem(struct qn_args *args, const char *for
 void qn_args_init(struct qn_args *args, int argc, char **argv)
 {
     *args = (struct qn_args){.argc = argc, .argv = argv, .position = 1};
-    args->repeats = qn_memory_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->repeats));
     args->operands = qn_memory_must(qn_alloc_zero((size_t)argc + 1, sizeof *args->operands));
 }
 
@@ -223,7 +226,10 @@ static bool store_value(struct qn_args *args, const struct qn_option *option, si
 {
     QN_ASSERT(text != NULL);
     if (option->repeats) {
-        args->repeats[args->repeat_count++] = (struct qn_repeat){.option = index, .text = text};
+        args->repeats = qn_memory_must(qn_vec_grow(args->repeats, args->repeat_count,
+                                                   &args->repeat_capacity, sizeof *args->repeats));
+        args->repeats[args->repeat_count++] =
+            (struct qn_repeat){.option = index, .text = text, .line = value->line};
     } else if (value->text != NULL && option->kind != QN_OPTION_FLAG) {
         return set_problem(args, "--%s is given twice", option->name);
     }
@@ -252,6 +258,7 @@ static bool read_option(struct qn_args *args)
     struct qn_option given = *option; /* by the name that messages should have */
     const char *name = word + strspn(word, "-");
     given.name = is_name(option->alias, name, strcspn(name, "=")) ? option->alias : option->name;
+    values[index].source = QN_SOURCE_LINE;
     return take_text(args, &given, equals, &text) &&
            store_value(args, &given, index, &values[index], text);
 }
@@ -306,6 +313,91 @@ bool qn_args_parse(struct qn_args *args, const struct qn_option *options, size_t
     }
     return true;
 }
+
+/* --- Values from elsewhere ------------------------------------------------------------- */
+
+static bool is_spelled(const char *name, const char *text)
+{
+    size_t i = 0;
+    for (; name != NULL && name[i] != '\0'; i++) {
+        if (name[i] != (text[i] == '_' ? '-' : text[i])) {
+            return false;
+        }
+    }
+    return name != NULL && text[i] == '\0';
+}
+
+const struct qn_option *qn_args_find(const struct qn_option *options, size_t count,
+                                     const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_spelled(options[i].name, name) || is_spelled(options[i].alias, name)) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where the option stands: among the global ones, or the verb's. */
+static struct qn_option_value *place_of(struct qn_args *args, const struct qn_option *option,
+                                        size_t *ret_index)
+{
+    for (size_t i = 0; i < QN_GLOBAL_COUNT; i++) {
+        if (option == &qn_args_globals[i]) {
+            *ret_index = i;
+            return &args->globals[i];
+        }
+    }
+    *ret_index = (size_t)(option - args->options);
+    return &args->values[*ret_index];
+}
+
+const struct qn_option_value *qn_args_value(const struct qn_args *args,
+                                            const struct qn_option *option)
+{
+    size_t index;
+    return place_of((struct qn_args *)(uintptr_t)args, option, &index);
+}
+
+static bool read_flag(const char *text, bool *ret_is_on)
+{
+    static const char *const words[][2] = {
+        {"true", "false"}, {"yes", "no"}, {"on", "off"}, {"1", "0"}};
+    for (size_t i = 0; i < QN_COUNT_OF(words); i++) {
+        if (strcmp(text, words[i][0]) == 0 || strcmp(text, words[i][1]) == 0) {
+            *ret_is_on = strcmp(text, words[i][0]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool qn_args_set(struct qn_args *args, const struct qn_option *option, const char *text,
+                 enum qn_source source, size_t line)
+{
+    size_t index;
+    bool is_on = true;
+    struct qn_option_value *value = place_of(args, option, &index);
+    bool is_twice = value->source == source && !option->repeats;
+    if (text[0] == '\0') {
+        return set_problem(args, "--%s: it has no value", option->name);
+    }
+    if (option->kind == QN_OPTION_FLAG && !read_flag(text, &is_on)) {
+        return set_problem(args, "--%s: '%s' is not true or false", option->name, text);
+    }
+    if (is_twice) {
+        return set_problem(args, "--%s is given twice", option->name);
+    }
+    value->source = source;
+    value->line = line;
+    if (option->kind == QN_OPTION_FLAG) {
+        value->text = is_on ? option->name : NULL;
+        return true;
+    }
+    return store_value(args, option, index, value, text);
+}
+
+/* --- Reading them ---------------------------------------------------------------------- */
 
 bool qn_args_given(const struct qn_args *args, size_t option)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* args.h - the words behind a verb, read by the verb's own table of options.
  *
- * One table serves the parser, --help, the did-you-mean and the shell completion, so that none of
- * them can forget an option. Options and operands may come in any order; "--" ends the options. */
+ * One table serves the parser, the configuration (cli/config), --help, the did-you-mean and the
+ * shell completion, so that none of them can forget an option. Options and operands may come in any
+ * order; "--" ends the options. */
 #ifndef QN_CLI_ARGS_H
 #define QN_CLI_ARGS_H
 
@@ -38,25 +39,33 @@ struct qn_option {
 
 #define QN_OPTION_MAX 48 /* of one verb; of these 18 or so fit the help's screen */
 
+/* Where a value comes from: a later one is stronger. */
+enum qn_source { QN_SOURCE_DEFAULT, QN_SOURCE_FILE, QN_SOURCE_ENVIRONMENT, QN_SOURCE_LINE };
+
 struct qn_option_value {
-    const char *text; /* NULL: not given; a flag has its own name here */
+    const char *text; /* NULL: not given, or a flag that is off; a flag has its own name here */
     int64_t number;
+    enum qn_source source;
+    size_t line; /* of the file */
 };
 
 struct qn_repeat {
     size_t option;
     const char *text;
+    size_t line; /* of the file */
 };
 
 /* Options that every verb takes, anywhere on the line. */
 enum qn_global {
     QN_GLOBAL_BROKER,
+    QN_GLOBAL_CONFIG,
+    QN_GLOBAL_CONTEXT,
     QN_GLOBAL_JSON,
     QN_GLOBAL_NO_RETRY,
     QN_GLOBAL_HELP,
     QN_GLOBAL_VERSION
 };
-#define QN_GLOBAL_COUNT 5
+#define QN_GLOBAL_COUNT 7
 extern const struct qn_option qn_args_globals[QN_GLOBAL_COUNT];
 
 struct qn_args {
@@ -67,8 +76,9 @@ struct qn_args {
     size_t option_count;
     struct qn_option_value globals[QN_GLOBAL_COUNT];
     struct qn_option_value values[QN_OPTION_MAX];
-    struct qn_repeat *repeats; /* room for argc of them */
+    struct qn_repeat *repeats;
     size_t repeat_count;
+    size_t repeat_capacity;
     const char **operands; /* room for argc of them */
     size_t operand_count;
     char problem[512]; /* the fault of the line, after a function here returned false */
@@ -83,6 +93,17 @@ QUERN_NODISCARD const char *qn_args_next_word(struct qn_args *args);
 QUERN_NODISCARD bool qn_args_parse(struct qn_args *args, const struct qn_option *options,
                                    size_t option_count);
 
+/* An option of a table by its name or its other one, with - or _ between its words; NULL: none. */
+const struct qn_option *qn_args_find(const struct qn_option *options, size_t count,
+                                     const char *name);
+/* A value from elsewhere than the line, which must be there as long as args: of an option of the
+ * verb's table or of qn_args_globals. A flag wants true or false. A repeated option gets one more.
+ * False: args->problem has the reason. */
+QUERN_NODISCARD bool qn_args_set(struct qn_args *args, const struct qn_option *option,
+                                 const char *text, enum qn_source source, size_t line);
+/* What is known of the option's value. */
+const struct qn_option_value *qn_args_value(const struct qn_args *args,
+                                            const struct qn_option *option);
 bool qn_args_given(const struct qn_args *args, size_t option);
 const char *qn_args_text(const struct qn_args *args, size_t option); /* NULL: not given */
 int64_t qn_args_number(const struct qn_args *args, size_t option, int64_t fallback);

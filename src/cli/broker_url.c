@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* broker_url.c - finds the broker of a command, and opens it.
  *
- * Order: --broker, QUERN_BROKER, REDIS_URL (which hosts set for a server), the default file: below
- * the home directory, or, for a service without one, in the directory that its manager has made.
- * The default's directories are made with mode 0700 by commands that enqueue or work, because tasks
- * may be confidential. Failure paths: no home directory and a wrong URL are configuration (78); a
- * broker that cannot be reached or does not exist is not available (69). */
+ * Order: --broker, QUERN_BROKER, the configuration (config/broker.c knows which of these is
+ * stronger), REDIS_URL (which hosts set for a server), the default file: below the home directory,
+ * or, for a service without one, in the directory that its manager has made. The default's
+ * directories are made with mode 0700 by commands that enqueue or work, because tasks may be
+ * confidential. Failure paths: no home directory and a wrong URL are configuration (78); a broker
+ * that cannot be reached or does not exist is not available (69). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,12 @@ static int check_shared(const struct qn_cli *cli, const char *url)
     return QN_EXIT_CONFIG;
 }
 
-/* NULL: none is set. */
-static const char *from_environment(void)
+/* NULL: none is named. */
+static const char *from_elsewhere(const struct qn_cli *cli)
 {
+    if (cli->configured_url != NULL) {
+        return cli->configured_url;
+    }
     const char *ours = getenv("QUERN_BROKER");
     const char *theirs = getenv("REDIS_URL");
     if (ours != NULL && ours[0] != '\0') {
@@ -92,7 +96,7 @@ static const char *from_environment(void)
 int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url)
 {
     const char *given = cli->args.globals[QN_GLOBAL_BROKER].text;
-    const char *env = from_environment();
+    const char *env = from_elsewhere(cli);
     if (given != NULL) {
         *ret_url = given;
         return check_shared(cli, given);
@@ -140,7 +144,7 @@ static void report_missing_directory(const struct qn_cli *cli, const char *direc
                                      const char *text)
 {
     bool is_default =
-        cli->args.globals[QN_GLOBAL_BROKER].text == NULL && from_environment() == NULL;
+        cli->args.globals[QN_GLOBAL_BROKER].text == NULL && from_elsewhere(cli) == NULL;
     if (is_default) {
         qn_cli_message(cli, "%s (the first enqueue or work creates it)", text);
     } else {

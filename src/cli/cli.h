@@ -35,11 +35,14 @@ struct qn_cli {
     size_t noun_count;
     const struct qn_noun *noun;
     const struct qn_verb *verb;
-    char where[32];         /* "queue list": the start of every error line */
-    const char *given_word; /* the argument of --broker, its password starred out; NULL: none */
-    char *given_text;       /* the same as it was; a secret.h text */
-    char *given_url;        /* a secret.h text; what --broker named, with its password */
-    char *broker_url;       /* a secret.h text; see qn_cli_broker_url */
+    char where[32];             /* "queue list": the start of every error line */
+    const char *given_word;     /* the argument of --broker, its password starred out; NULL: none */
+    char *given_text;           /* the same as it was; a secret.h text */
+    char *given_url;            /* a secret.h text; what --broker named, with its password */
+    char *broker_url;           /* a secret.h text; see qn_cli_broker_url */
+    struct qn_config *config;   /* see config/config.h; NULL: not read */
+    const char *config_path;    /* of the file of it; NULL: none */
+    const char *configured_url; /* that it names, also by a context; NULL: none */
     bool json;
     /* NULL: messages go to stderr as "quern: <where>: text"; else to this function, which logs
      * them. */
@@ -59,6 +62,10 @@ struct qn_verb {
     size_t operand_min;
     size_t operand_max;
     int (*run)(struct qn_cli *cli); /* returns the exit code */
+    /* Checks the values of its options as run does at first, reports faults, returns the exit code.
+     * Operands, and options that it cannot do without, may be missing. NULL: nothing to check. */
+    int (*check)(struct qn_cli *cli);
+    bool unconfigured; /* it reads no configuration, or by itself */
 };
 
 struct qn_noun {
@@ -70,6 +77,7 @@ struct qn_noun {
 
 extern const struct qn_noun qn_noun_bench;
 extern const struct qn_noun qn_noun_completion;
+extern const struct qn_noun qn_noun_config;
 extern const struct qn_noun qn_noun_db;
 extern const struct qn_noun qn_noun_doctor;
 extern const struct qn_noun qn_noun_enqueue;
@@ -95,7 +103,9 @@ extern const struct qn_noun qn_noun_worker;
 void qn_cli_message(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* The same for dangers to tasks, which a log shows as a warning. */
 void qn_cli_warn(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
-/* Reports the fault of the command line, points at the help, returns QN_EXIT_USAGE. */
+/* Reports the fault of the command line, points at the help, returns QN_EXIT_USAGE. Of a text that
+ * begins with "--NAME", where the value comes from the configuration, it names that place and
+ * returns QN_EXIT_CONFIG. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...) QUERN_PRINTF(2, 3);
 /* Reports the error, and the ACL that would be enough where a Redis user may not do something. */
 void qn_cli_report_error(const struct qn_cli *cli, const quern_error *err);
@@ -129,8 +139,8 @@ QUERN_NODISCARD int qn_cli_url_with_password(const struct qn_cli *cli, const cha
                                              char **ret_url);
 /* The line as it may be shown: URLs of the command line in it without their passwords. */
 void qn_cli_hide_passwords(const struct qn_cli *cli, const char *line, char *out, size_t out_size);
-/* --broker, else QUERN_BROKER, else the file under the XDG data directory, whose directories are
- * made when `create`. The text belongs to cli. */
+/* --broker, else the configured one, QUERN_BROKER, REDIS_URL, or the file under the XDG data
+ * directory, whose directories are made when `create`. The text belongs to cli. */
 QUERN_NODISCARD int qn_cli_broker_url(struct qn_cli *cli, bool create, const char **ret_url);
 /* Whether --no-retry was given: the first failure to reach the broker is the end. */
 bool qn_cli_no_retry(const struct qn_cli *cli);

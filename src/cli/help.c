@@ -36,15 +36,17 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
     (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
         const char *name = cli->nouns[i]->name;
-        if (strcmp(name, "version") == 0 || strcmp(name, "help") == 0) {
-            continue; /* they are below, as --version and --help */
+        if (strcmp(name, "version") == 0 || strcmp(name, "help") == 0 ||
+            strcmp(name, "completion") == 0) {
+            continue; /* they are below */
         }
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }
     (void)fprintf(out,
                   "\n"
                   "  --broker URL  a file or redis[s]://host:port; else QUERN_BROKER, REDIS_URL\n"
-                  "  --json, --no-retry, --help, --version   accepted anywhere on the line\n"
+                  "  --context NAME, --config FILE, --json, --no-retry, -h, --version; "
+                  "completion\n"
                   "exit: 0 ok, 1 failure, 2 usage, 3 tasks failed, 65 bad data, 69 no broker,\n"
                   "      75 temporary (try again), 77 login refused, 78 bad configuration\n"
                   "Example:\n"

@@ -15,14 +15,15 @@
 
 #include "base/memory/secret.h"
 #include "cli/cli.h"
+#include "cli/config/config.h"
 #include "cli/hint.h"
 #include "cli/output/terminal.h"
 
 static const struct qn_noun *const nouns[] = {
-    &qn_noun_enqueue, &qn_noun_work,    &qn_noun_schedule, &qn_noun_task,   &qn_noun_trash,
-    &qn_noun_queue,   &qn_noun_limit,   &qn_noun_worker,   &qn_noun_health, &qn_noun_stats,
-    &qn_noun_db,      &qn_noun_metrics, &qn_noun_doctor,   &qn_noun_bench,  &qn_noun_completion,
-    &qn_noun_help,    &qn_noun_version,
+    &qn_noun_enqueue,    &qn_noun_work,    &qn_noun_schedule, &qn_noun_task,   &qn_noun_trash,
+    &qn_noun_queue,      &qn_noun_limit,   &qn_noun_worker,   &qn_noun_health, &qn_noun_stats,
+    &qn_noun_db,         &qn_noun_metrics, &qn_noun_doctor,   &qn_noun_config, &qn_noun_bench,
+    &qn_noun_completion, &qn_noun_help,    &qn_noun_version,
 };
 
 /* `names` are the words that are allowed in place of `word`, after `noun`. */
@@ -113,6 +114,10 @@ static int run_verb(struct qn_cli *cli)
     }
     cli->json = args->globals[QN_GLOBAL_JSON].text != NULL;
     int exit_code = qn_cli_take_broker_option(cli);
+    if (exit_code == QN_EXIT_OK && !verb->unconfigured) {
+        exit_code = qn_config_use(cli);
+        cli->json = args->globals[QN_GLOBAL_JSON].text != NULL;
+    }
     return exit_code == QN_EXIT_OK ? verb->run(cli) : exit_code;
 }
 
@@ -176,6 +181,7 @@ int main(int argc, char **argv)
     qn_args_init(&cli.args, argc, argv);
     int exit_code = qn_terminal_finish(&cli, run_line(&cli));
     qn_args_finish(&cli.args);
+    qn_config_free(cli.config);
     qn_secret_free(cli.given_text);
     qn_secret_free(cli.given_url);
     qn_secret_free(cli.broker_url);

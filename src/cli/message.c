@@ -12,6 +12,7 @@
 #include "base/text/str.h"
 #include "cli/cli.h"
 #include "cli/output/text.h"
+#include "cli/variable.h"
 
 QUERN_PRINTF(3, 0)
 static void write_message(const struct qn_cli *cli, quern_log_level level, const char *format,
@@ -58,16 +59,63 @@ QUERN_PRINTF(2, 3) static void report_fault(const struct qn_cli *cli, const char
     va_end(list);
 }
 
+/* The line of the file from which the value that the message quotes comes: of several in it the
+ * longest. */
+static size_t line_of(const struct qn_cli *cli, size_t option, const char *message)
+{
+    const struct qn_args *args = &cli->args;
+    size_t line = args->values[option].line;
+    size_t longest = 0;
+    for (size_t i = 0; i < args->repeat_count; i++) {
+        const struct qn_repeat *repeat = &args->repeats[i];
+        size_t size = strlen(repeat->text);
+        if (repeat->option == option && size > longest && strstr(message, repeat->text) != NULL) {
+            longest = size;
+            line = repeat->line;
+        }
+    }
+    return line;
+}
+
+/* Where the value of the option that the message begins with comes from, with ": "; "": from the
+ * command line, or it begins with none. */
+static void find_place(const struct qn_cli *cli, const char *message, char *out, size_t size)
+{
+    const struct qn_args *args = &cli->args;
+    char variable[QN_VARIABLE_SIZE];
+    out[0] = '\0';
+    for (size_t i = 0; args->options != NULL && i < args->option_count; i++) {
+        const char *name = args->options[i].name;
+        size_t length = strlen(name);
+        if (strncmp(message, "--", 2) != 0 || strncmp(message + 2, name, length) != 0 ||
+            strchr(": ,", message[2 + length]) == NULL) {
+            continue;
+        }
+        if (args->values[i].source == QN_SOURCE_FILE) {
+            (void)snprintf(out, size, "%s:%zu: ", cli->config_path, line_of(cli, i, message));
+        } else if (args->values[i].source == QN_SOURCE_ENVIRONMENT) {
+            qn_variable_name(cli->where, &args->options[i], variable);
+            (void)snprintf(out, size, "%s: ", variable);
+        }
+    }
+}
+
 /* A word in the wrong place may be a URL, and have a password in it. */
 int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
 {
     char line[1024];
     char shown[sizeof line];
+    char place[512];
     va_list list;
     va_start(list, format);
     (void)vsnprintf(line, sizeof line, format, list);
     va_end(list);
+    find_place(cli, line, place, sizeof place);
     qn_cli_hide_passwords(cli, line, shown, sizeof shown);
+    if (place[0] != '\0') { /* help on the command line is no help there */
+        report_fault(cli, "%s%s", place, shown);
+        return QN_EXIT_CONFIG;
+    }
     if (cli->on_message != NULL) { /* one line of a log, in any format */
         report_fault(cli, "%s; see: quern %s --help", shown, cli->where);
         return QN_EXIT_USAGE;

@@ -110,6 +110,16 @@ class CommandsTest(QuernTest):
             self.assertIn(b"1 entry", result.stderr)
             self.assertEqual(result.stdout.count(b":30:00Z"), 3, conf)
 
+    def test_the_examples_of_quern_conf_have_no_fault(self):
+        for page in (SOURCE / "docs/guide/configuration.md", SOURCE / "man/quern.1"):
+            text = page.read_text(encoding="utf-8")
+            conf = re.search(r"(?m)^context = prod\n(?:\[.*\n|[a-z-]+ = .*\n|\n)+", text).group()
+            self.assertIn("[work]", conf)
+            path = self.write("quern.conf", conf)
+            os.chmod(path, 0o600)
+            result = self.run_quern("config", "check", path)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_the_commands_of_the_pages_work(self):
         self.prepare()
         ran = 0

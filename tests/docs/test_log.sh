@@ -18,7 +18,8 @@ for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
 logged = {}
 sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")),
            *sorted(pathlib.Path("src/schedule/group").rglob("*.c")),
-           pathlib.Path("src/cli/work/log.c"), pathlib.Path("src/cli/work/probe/health.c")]
+           pathlib.Path("src/cli/work/log.c"), pathlib.Path("src/cli/work/config/reconfigure.c"),
+           pathlib.Path("src/cli/work/probe/health.c")]
 for source in sources:
     text = source.read_text(encoding="utf-8")
     for call in re.findall(r"\bQN_LOG\((.*?)\);\n", text, re.DOTALL):
@@ -49,6 +50,9 @@ for source in sorted(pathlib.Path("src/pool/prefork").rglob("*.c")):
 logged.pop("no child could be started", None)  # the worker counts these, and logs them together
 
 # Lines of the program beside the worker.
+text = pathlib.Path("src/cli/work/config/reconfigure.c").read_text(encoding="utf-8")
+for message in re.findall(r'\blog_names\(work, QUERN_LOG_\w+,\s*"([^"]+)"', text):
+    logged.setdefault(message, {"file", "options"})
 for source in ("handlers", "restart"):
     text = pathlib.Path(f"src/cli/work/{source}.c").read_text(encoding="utf-8")
     for message in re.findall(r'\b(?:qn_work_log_message|say)\([^;]*?"([^"]+)"', text):

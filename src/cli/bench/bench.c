@@ -168,7 +168,8 @@ static int remove_queues(struct qn_cli *cli, const char *url, uint32_t count)
 
 static int place_open(struct qn_cli *cli, struct place *place, const struct qn_bench *bench)
 {
-    if (cli->args.globals[QN_GLOBAL_BROKER].text != NULL) {
+    if (cli->args.globals[QN_GLOBAL_BROKER].text != NULL ||
+        cli->args.globals[QN_GLOBAL_CONTEXT].text != NULL) {
         const char *given = NULL;
         int exit_code = qn_cli_broker_url(cli, false, &given);
         if (exit_code != QN_EXIT_OK) {

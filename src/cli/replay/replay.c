@@ -288,6 +288,7 @@ static int replay_file(const struct qn_cli *cli, const struct qn_task_file *file
         if (setenv("QUERN_BROKER", scratch.url, 1) != 0) {
             qn_memory_exhausted();
         }
+        (void)unsetenv("QUERN_CONTEXT"); /* which excludes it */
         exit_code = run_process(cli, words, &status);
     }
     if (exit_code == QN_EXIT_OK) {

@@ -2,8 +2,9 @@
 /* completion.c - `quern completion bash|zsh|fish`: a script made from the tables of verbs.
  *
  * A script knows, for each verb, the words and options that may come, and the values of options
- * that have few. For the names of queues and entries and the ids of tasks it calls `quern
- * completion queues`, `entries`, `ids` and `active`, with the --broker of the line. Such names are
+ * that have few. For the names of queues, entries and contexts and the ids of tasks it calls `quern
+ * completion queues`, `entries`, `contexts`, `ids` and `active`, with the --broker, --context and
+ * --config of the line. Such names are
  * foreign: a script compares and quotes them, and never evaluates them. Texts are those of the
  * help, in single quotes. */
 #include <stdio.h>
@@ -140,8 +141,8 @@ static const char bash_head[] =
     "    for ((i = 1; i < ${#line[@]} - 1; i++)); do\n"
     "        word=${line[i]}\n"
     "        case $word in\n"
-    "        --broker) broker=(--broker \"${line[i + 1]}\"); ((i++)) ;;\n"
-    "        --broker=*) broker=(\"$word\") ;;\n"
+    "        --broker | --context | --config) broker+=(\"$word\" \"${line[i + 1]}\"); ((i++)) ;;\n"
+    "        --broker=* | --context=* | --config=*) broker+=(\"$word\") ;;\n"
     "        -*) ;;\n"
     "        *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi ;;\n"
     "        esac\n"
@@ -153,13 +154,15 @@ static void print_bash(const struct qn_cli *cli)
     (void)fputs(bash_head, stdout);
     print_value_cases(cli, "words='", "'");
     printf("    --queue) kind=queues; words= ;;\n"
+           "    --context) kind=contexts; words= ;;\n"
+           "    --config) return ;;\n"
            "    esac\n"
            "    [[ -n $words$kind ]] || case \"$noun $verb\" in\n"
            "    ' ')\n        words='");
     for (size_t i = 0; i < cli->noun_count; i++) {
         printf("%s ", cli->nouns[i]->name);
     }
-    printf("--broker --json --help --version' ;;\n"
+    printf("--broker --context --config --json --help --version' ;;\n"
            "    'completion ')\n        words='bash zsh fish' ;;\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
         print_noun(cli->nouns[i]);
@@ -238,8 +241,9 @@ static void print_zsh(const struct qn_cli *cli)
            "    for ((i = 2; i < CURRENT; i++)); do\n"
            "        word=${(Q)words[i]}\n"
            "        case $word in\n"
-           "        --broker) broker=(--broker \"${(Q)words[i + 1]}\"); ((i++)) ;;\n"
-           "        --broker=*) broker=(\"$word\") ;;\n"
+           "        --broker | --context | --config)"
+           " broker+=(\"$word\" \"${(Q)words[i + 1]}\"); ((i++)) ;;\n"
+           "        --broker=* | --context=* | --config=*) broker+=(\"$word\") ;;\n"
            "        -*) ;;\n"
            "        *) if [[ -z $noun ]]; then noun=$word; elif [[ -z $verb ]]; then verb=$word; fi"
            " ;;\n"
@@ -248,6 +252,8 @@ static void print_zsh(const struct qn_cli *cli)
            "    case ${words[CURRENT - 1]} in\n");
     print_value_cases(cli, "list=(", ")");
     printf("    --queue) kind=queues ;;\n"
+           "    --context) kind=contexts ;;\n"
+           "    --config) _files; return ;;\n"
            "    esac\n"
            "    if [[ ${#list} -gt 0 ]]; then\n"
            "        compadd -a list\n"
@@ -284,6 +290,8 @@ static void print_fish_options(const char *words, const struct qn_option *option
         const char *values = values_of(&options[i]);
         if (strcmp(options[i].name, "queue") == 0) {
             printf(" -xa '(__quern_values queues)'");
+        } else if (strcmp(options[i].name, "context") == 0) {
+            printf(" -xa '(__quern_values contexts)'");
         } else if (values[0] != '\0') {
             printf(" -xa '%s'", values);
         } else if (options[i].kind != QN_OPTION_FLAG) {
@@ -329,10 +337,10 @@ static const char fish_head[] =
     "    set -l broker\n"
     "    for i in (seq (count $line))\n"
     "        switch $line[$i]\n"
-    "            case --broker\n"
-    "                set broker --broker $line[(math $i + 1)]\n"
-    "            case '--broker=*'\n"
-    "                set broker $line[$i]\n"
+    "            case --broker --context --config\n"
+    "                set -a broker $line[$i] $line[(math $i + 1)]\n"
+    "            case '--broker=*' '--context=*' '--config=*'\n"
+    "                set -a broker $line[$i]\n"
     "        end\n"
     "    end\n"
     "    quern completion $argv[1] $broker 2>/dev/null\n"
@@ -383,11 +391,13 @@ static const struct qn_verb verbs[] = {{
     .name = "",
     .operands = "bash|zsh|fish|queues|entries|ids|active",
     .summary = "print a completion script for the shell",
-    .about = "The scripts call it for names of queues and entries, ids of (active) tasks.",
+    .about = "The scripts call it for names of queues and entries, ids of (active) tasks, and\n"
+             "names of contexts (contexts).",
     .example = "  quern completion bash > ~/.local/share/bash-completion/completions/quern",
     .operand_min = 1,
     .operand_max = 1,
     .run = run_completion,
+    .unconfigured = true,
 }};
 const struct qn_noun qn_noun_completion = {
     "completion", "print a completion script for bash, zsh or fish", verbs, 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* completion_values.c - `quern completion queues|entries|ids|active`: what a completion script
- * offers.
+/* completion_values.c - `quern completion queues|entries|ids|active|contexts`: what a completion
+ * script offers.
  *
  * A user waits for it at the tab key: so a broker that does not answer is given up soon, after
  * LIMIT_S the process ends whatever it waits for or reads, and at most TASKS_MAX ids are read. A
@@ -15,6 +15,8 @@
 
 #include "base/text/str.h"
 #include "base/text/utf8.h"
+#include "cli/config/broker.h"
+#include "cli/config/config.h"
 #include "cli/output/json.h"
 
 #define CONNECT_MS 1000
@@ -46,7 +48,7 @@ static void limit_process(void)
 bool qn_completion_values_know(const char *kind)
 {
     return strcmp(kind, "queues") == 0 || strcmp(kind, "entries") == 0 ||
-           strcmp(kind, "ids") == 0 || strcmp(kind, "active") == 0;
+           strcmp(kind, "ids") == 0 || strcmp(kind, "active") == 0 || strcmp(kind, "contexts") == 0;
 }
 
 static void print_value(json_t *values, const char *text)
@@ -101,6 +103,23 @@ static quern_status print_ids(quern_inspector *inspector, int32_t state, json_t 
     return status;
 }
 
+static int print_contexts(struct qn_cli *cli)
+{
+    if (!qn_config_read(cli)) {
+        qn_cli_message(cli, "%s", cli->config->why);
+        return QN_EXIT_CONFIG;
+    }
+    json_t *values = cli->json ? json_array() : NULL;
+    for (size_t i = 0; i < cli->config->ini.line_count; i++) {
+        const struct qn_ini_line *line = &cli->config->ini.lines[i];
+        const char *name = line->key == NULL ? qn_config_context_name(line->section) : NULL;
+        if (name != NULL) {
+            print_value(values, name);
+        }
+    }
+    return values == NULL ? QN_EXIT_OK : qn_json_print(values);
+}
+
 int qn_completion_values_print(struct qn_cli *cli, const char *kind)
 {
     const quern_inspector_options options = {.connect_timeout_ms = CONNECT_MS,
@@ -108,8 +127,12 @@ int qn_completion_values_print(struct qn_cli *cli, const char *kind)
     const char *url = NULL;
     quern_inspector *inspector = NULL;
     quern_error err;
+    if (strcmp(kind, "contexts") == 0) {
+        return print_contexts(cli);
+    }
     limit_process();
-    int exit_code = qn_cli_broker_url(cli, false, &url);
+    int exit_code = qn_config_use(cli);
+    exit_code = exit_code == QN_EXIT_OK ? qn_cli_broker_url(cli, false, &url) : exit_code;
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
     }

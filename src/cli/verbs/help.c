@@ -46,6 +46,7 @@ static const struct qn_verb help_verbs[] = {{
     .example = "  quern help task list",
     .operand_max = 2,
     .run = run_help,
+    .unconfigured = true,
 }};
 const struct qn_noun qn_noun_help = {"help", "show help for a verb", help_verbs, 1};
 
@@ -55,5 +56,6 @@ static const struct qn_verb version_verbs[] = {{
     .summary = "print the version of the program and its library",
     .example = "  quern version",
     .run = run_version,
+    .unconfigured = true,
 }};
 const struct qn_noun qn_noun_version = {"version", "print the version", version_verbs, 1};

@@ -19,14 +19,16 @@ static const struct qn_verb verbs[] = {
      .operands = "",
      .summary = "which state of a worker this program reads",
      .example = "  kill -USR2 PID",
-     .run = qn_work_restart_print},
+     .run = qn_work_restart_print,
+     .unconfigured = true},
     {.name = "zygote",
      .operands = "",
      .summary = "the process with the handlers of quern work --handlers",
      .example = "  quern work --handlers ./handlers.so",
      .options = qn_handlers_zygote_options,
      .option_count = QN_HANDLERS_ZYGOTE_OPTION_COUNT,
-     .run = qn_handlers_zygote_run},
+     .run = qn_handlers_zygote_run,
+     .unconfigured = true},
 };
 const struct qn_noun qn_noun_internal = {"internal", "processes that other verbs start", verbs,
                                          QN_COUNT_OF(verbs)};

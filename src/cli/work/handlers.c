@@ -107,7 +107,7 @@ static bool reload_all(struct qn_work *work, quern_worker *worker)
     quern_zygote *zygote = NULL;
     bool had_certificates = reload_certificates(work, worker);
     if (work->handlers.path == NULL) {
-        if (!had_certificates) {
+        if (!had_certificates && work->cli->config_path == NULL) {
             say(work, QUERN_LOG_INFO,
                 "nothing to reload; restart the worker to change its options");
         }

@@ -65,15 +65,23 @@ void qn_work_log_finish(struct qn_work_log *log)
     qn_log_finish(&log->lines);
 }
 
-bool qn_work_log_set_format(struct qn_work_log *log, const char *name)
+bool qn_work_log_find_format(const char *name, enum qn_log_format *ret_format)
 {
     for (size_t i = 0; i < QN_COUNT_OF(format_names); i++) {
         if (strcmp(name, format_names[i]) == 0) {
-            log->format = (enum qn_log_format)i;
+            *ret_format = (enum qn_log_format)i;
             return true;
         }
     }
     return false;
+}
+
+bool qn_work_log_set_format(struct qn_work_log *log, const char *name)
+{
+    enum qn_log_format format = QN_LOG_FORMAT_TEXT;
+    bool is_known = qn_work_log_find_format(name, &format);
+    log->format = format;
+    return is_known;
 }
 
 /* --- Lines ------------------------------------------------------------------------------- */
@@ -166,7 +174,8 @@ void qn_work_log_line(quern_log_level level, const char *line, void *user)
     struct qn_buf out;
     qn_buf_init(&out, LINE_SIZE_MAX);
     qn_moment_format(qn_clock_wall_ms(qn_clock_system()), at, sizeof at);
-    switch (log->format) {
+    const enum qn_log_format format = log->format;
+    switch (format) {
     case QN_LOG_FORMAT_TEXT:
         (void)snprintf(head, sizeof head, "%s %s ", at, name);
         add_text(&out, log, head, line);

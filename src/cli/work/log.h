@@ -11,10 +11,10 @@
 enum qn_log_format { QN_LOG_FORMAT_TEXT, QN_LOG_FORMAT_LOGFMT, QN_LOG_FORMAT_JSON };
 
 struct qn_work_log {
-    quern_log_level level_min;
-    enum qn_log_format format;
+    _Atomic(quern_log_level) level_min;
+    _Atomic(enum qn_log_format) format;
+    _Atomic(bool) verbose; /* a line for each run */
     bool journal; /* stderr goes to journald: a priority before each line, no time in texts */
-    bool verbose; /* a line for each run */
     bool json;    /* a JSON line on stdout for each run */
     struct qn_log lines; /* for lines of the program's own */
 };
@@ -22,6 +22,7 @@ struct qn_work_log {
 void qn_work_log_init(struct qn_work_log *log);
 void qn_work_log_finish(struct qn_work_log *log);
 /* False: there is no such format. */
+QUERN_NODISCARD bool qn_work_log_find_format(const char *name, enum qn_log_format *ret_format);
 QUERN_NODISCARD bool qn_work_log_set_format(struct qn_work_log *log, const char *name);
 
 /* Callbacks of the worker; user is a struct qn_work_log. */

@@ -24,6 +24,7 @@
 #include "base/memory/secret.h"
 #include "base/text/str.h"
 #include "cli/memory.h"
+#include "cli/work/config/reconfigure.h"
 #include "cli/work/probe/health.h"
 #include "cli/work/signal.h"
 #include "worker/hand_over/hand_over.h"
@@ -231,6 +232,10 @@ bool qn_work_restart_check(void *user)
     char variable[] = VARIABLE "=" CHECK;
     if (work->drain || work->until_idle) {
         refuse(work, "it ends when its work is done");
+        return false;
+    }
+    if (!qn_work_reconfigure_may_restart(work)) {
+        refuse(work, "the broker, or another of these values, has changed");
         return false;
     }
     char **words = make_words(work->cli);

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "base/memory/alloc.h"
-#include "base/text/str.h"
 #include "cli/handlers/policies.h"
 #include "cli/handlers/zygote.h"
-#include "cli/loop/loop.h"
 #include "cli/memory.h"
 #include "cli/supervise/notify.h"
-#include "cli/work/aggregate.h"
+#include "cli/work/config/commands.h"
+#include "cli/work/config/reconfigure.h"
+#include "cli/work/config/settings.h"
 #include "cli/work/end.h"
 #include "cli/work/handlers.h"
 #include "cli/work/options.h"
@@ -27,119 +27,8 @@
 #include "cli/work/work.h"
 #include "worker/hand_over/hand_over.h"
 #include "worker/prefork/nursery.h"
-#include "worker/run/mux.h"
 
 /* --- Options -------------------------------------------------------------------------- */
-
-static quern_status add_exec(const struct qn_cli *cli, quern_mux *mux, const char *pattern,
-                             const char *command, quern_error *err)
-{
-    const quern_exec_options exec_options = {
-        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
-        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
-    };
-    return quern_mux_exec(mux, pattern, command, &exec_options, err);
-}
-
-static quern_status add_loop(const struct qn_cli *cli, quern_mux *mux, const char *pattern,
-                             const char *command, quern_error *err)
-{
-    const struct qn_loop_options loop_options = {
-        .runs_max = (uint64_t)qn_args_number(&cli->args, OPTION_LOOP_RUNS, 0),
-        .start_ms = qn_args_number(&cli->args, OPTION_LOOP_START, 0),
-        .log_stderr = qn_args_given(&cli->args, OPTION_LOG_STDERR),
-        .no_new_privs = qn_args_given(&cli->args, OPTION_NO_NEW_PRIVS),
-    };
-    return qn_loop_add(mux, pattern, command, &loop_options, err);
-}
-
-static int add_command(const struct qn_cli *cli, quern_mux *mux, enum qn_work_option option,
-                       const char *text)
-{
-    const char *name = qn_work_options[option].name;
-    const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text || qn_str_blank(equals + 1)) {
-        return qn_cli_usage(cli, "--%s: '%s' is not PATTERN=COMMAND", name, text);
-    }
-    char *pattern = qn_memory_must(qn_str_dup(text));
-    pattern[equals - text] = '\0';
-    quern_error err;
-    int exit_code = QN_EXIT_OK;
-    size_t size = strlen(pattern);
-    quern_status status = option == OPTION_EXEC ? add_exec(cli, mux, pattern, equals + 1, &err)
-                                                : add_loop(cli, mux, pattern, equals + 1, &err);
-    if (status != QUERN_OK) {
-        exit_code = qn_cli_usage(cli, "--%s: %s", name, err.text);
-    } else if (size > 1 && pattern[size - 1] == '*') {
-        qn_cli_message(cli,
-                       "--%s: '%s' matches types with that star; for all types with this prefix "
-                       "write '%.*s'",
-                       name, pattern, (int)size - 1, pattern);
-    }
-    qn_free(pattern);
-    return exit_code;
-}
-
-static int add_commands(const struct qn_cli *cli, quern_mux *mux, enum qn_work_option option)
-{
-    const char *text;
-    int exit_code = QN_EXIT_OK;
-    for (size_t i = 0; (text = qn_args_repeat(&cli->args, option, i)) != NULL; i++) {
-        exit_code = exit_code == QN_EXIT_OK ? add_command(cli, mux, option, text) : exit_code;
-    }
-    return exit_code;
-}
-
-/* The fate of tasks that no pattern serves. A zygote has it, too. */
-static int set_unknown(const struct qn_cli *cli, quern_mux *mux)
-{
-    bool known = false;
-    quern_outcome outcome = QUERN_RETRY;
-    const char *text = qn_args_text(&cli->args, OPTION_UNKNOWN);
-    bool counts = qn_handlers_zygote_unknown(text, &known, &outcome);
-    if (!known) {
-        return qn_cli_usage(cli, "--unknown: '%s' is not leave, retry or archive", text);
-    }
-    quern_error err;
-    bool is_set = !counts || quern_mux_not_found(mux, outcome, &err) == QUERN_OK;
-    return is_set ? QN_EXIT_OK : qn_cli_fail(cli, &err);
-}
-
-/* Those of a shared object have got their options in the zygote. */
-static int read_policies(const struct qn_cli *cli, quern_mux *mux)
-{
-    int exit_code = qn_policies_check_patterns(cli, OPTION_POLICIES, mux);
-    for (size_t i = 0; exit_code == QN_EXIT_OK && i < qn_mux_count(mux); i++) {
-        const struct qn_mux_entry *entry = qn_mux_at(mux, i);
-        if (entry->has_process) {
-            exit_code = qn_policies_apply(cli, OPTION_POLICIES, entry->pattern, mux);
-        }
-    }
-    return exit_code;
-}
-
-/* Adds what the command line names. */
-static int fill_mux(const struct qn_work *work, quern_mux *mux)
-{
-    const struct qn_cli *cli = work->cli;
-    int exit_code = set_unknown(cli, mux);
-    exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC) : exit_code;
-    exit_code = exit_code == QN_EXIT_OK ? add_commands(cli, mux, OPTION_EXEC_LOOP) : exit_code;
-    if (exit_code == QN_EXIT_OK) {
-        exit_code = read_policies(cli, mux);
-    }
-    if (exit_code == QN_EXIT_OK) {
-        const struct qn_work_aggregate_options places = {
-            .aggregate = OPTION_AGGREGATE,
-            .type = OPTION_AGGREGATE_TYPE,
-            .grace = OPTION_GROUP_GRACE,
-            .max_delay = OPTION_GROUP_MAX_DELAY,
-            .max_size = OPTION_GROUP_MAX_SIZE,
-        };
-        exit_code = qn_work_aggregate_read(cli, places, mux);
-    }
-    return exit_code;
-}
 
 /* work->mux; beside a zygote that of the zygote, to which commands are added. */
 static int make_mux(struct qn_work *work)
@@ -160,7 +49,7 @@ static int make_mux(struct qn_work *work)
         return exit_code;
     }
     if (work->zygote != NULL) {
-        return fill_mux(work, quern_zygote_mux(work->zygote));
+        return qn_work_commands_fill(work->cli, quern_zygote_mux(work->zygote));
     }
     if (!qn_args_given(args, OPTION_EXEC) && !qn_args_given(args, OPTION_AGGREGATE) &&
         !qn_args_given(args, OPTION_EXEC_LOOP)) {
@@ -171,7 +60,7 @@ static int make_mux(struct qn_work *work)
     if (quern_mux_new(&work->mux, &err) != QUERN_OK) {
         return qn_cli_fail(work->cli, &err);
     }
-    return fill_mux(work, work->mux);
+    return qn_work_commands_fill(work->cli, work->mux);
 }
 
 /* --- Running --------------------------------------------------------------------------- */
@@ -288,10 +177,16 @@ static int prepare(struct qn_work *work)
     return exit_code == QN_EXIT_OK ? start_zygote(work) : exit_code;
 }
 
+/* The configuration first: with other values the program is replaced, and reads the rest again. */
+static bool reload(quern_worker *worker, void *user)
+{
+    return qn_work_reconfigure(user, worker) || qn_work_handlers_reload(worker, user);
+}
+
 static void serve(struct qn_work *work)
 {
-    const struct qn_work_signal_service service = {
-        .reload = work->reloads ? qn_work_handlers_reload : NULL, .check = qn_work_restart_check};
+    const struct qn_work_signal_service service = {.reload = work->reloads ? reload : NULL,
+                                                   .check = qn_work_restart_check};
     qn_work_signal_serve(&service, work);
 }
 
@@ -350,13 +245,9 @@ static int open_and_run(struct qn_work *work)
 static int run_work(struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;
+    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    struct qn_work_settings settings;
     qn_work_signal_hold();
-    if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
-        return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
-    }
-    if (qn_args_given(args, OPTION_DRAIN) && qn_args_given(args, OPTION_UNTIL_IDLE)) {
-        return qn_cli_usage(cli, "--drain and --until-idle exclude each other");
-    }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     struct qn_work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
     work->cli = cli;
@@ -367,27 +258,19 @@ static int run_work(struct qn_cli *cli)
     work->aggregates = qn_args_given(args, OPTION_AGGREGATE);
     work->no_retry = qn_cli_no_retry(work->cli);
     work->log.json = cli->json;
-    work->log.verbose = qn_args_given(args, OPTION_VERBOSE);
-    work->log.level_min = work->log.verbose                   ? QUERN_LOG_DEBUG
-                          : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
-                                                              : QUERN_LOG_INFO;
     qn_work_log_init(&work->log);
+    bool is_known = format != NULL && qn_work_log_set_format(&work->log, format);
+    (void)is_known; /* else text, for the faults that come next */
     cli->on_message = qn_work_log_message;
     cli->message_user = &work->log;
-    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
-    const char *on_hup = qn_args_text(args, OPTION_ON_HUP);
-    int exit_code = QN_EXIT_OK;
     qn_notify_take();
-    work->reloads =
-        on_hup != NULL ? strcmp(on_hup, "reload") == 0 : qn_args_given(args, OPTION_HANDLERS);
-    if (format != NULL && !qn_work_log_set_format(&work->log, format)) {
-        exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
-    } else if (on_hup != NULL && !work->reloads && strcmp(on_hup, "drain") != 0) {
-        exit_code = qn_cli_usage(cli, "--on-hup: '%s' is not drain or reload", on_hup);
-    } else {
+    int exit_code = qn_work_settings_read(cli, &settings);
+    if (exit_code == QN_EXIT_OK) {
+        (void)qn_work_settings_apply(&settings, &work->log);
+        work->reloads = settings.reloads;
         exit_code = qn_work_restart_read(work);
-        exit_code = exit_code == QN_EXIT_OK ? prepare(work) : exit_code;
     }
+    exit_code = exit_code == QN_EXIT_OK ? prepare(work) : exit_code;
     if (exit_code == QN_EXIT_OK) {
         serve(work);
         qn_work_signal_end_early(cli, work->estate.data != NULL);
@@ -414,5 +297,6 @@ static const struct qn_verb verbs[] = {{
     .options = qn_work_options,
     .option_count = QN_WORK_OPTION_COUNT,
     .run = run_work,
+    .check = qn_work_reconfigure_check,
 }};
 const struct qn_noun qn_noun_work = {"work", "run tasks with shell commands", verbs, 1};
