@@ -47,6 +47,7 @@ PUBLIC = {
     "quern/client.h": "client",
     "quern/sqlite.h": "client",
     "quern/inspector.h": "broker",  # a broker answers in its shapes
+    "quern/command.h": "broker",  # a broker takes its orders
     "quern/search.h": "inspect",
     "quern/explain.h": "inspect",
     "quern/quern.h": "cli",

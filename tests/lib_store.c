@@ -12,8 +12,9 @@
 const char *const test_brokers[TEST_BROKER_COUNT] = {"sqlite", "redis"};
 
 const char test_worker_user[] =
-    "user worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate"
-    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
+    "user worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &asynq:quern"
+    " &__redis__:invalidate +@read +@write +eval +evalsha +script|load +publish +subscribe +ping "
+    "+hello +time +wait"
     " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
     " +client|trackinginfo";
 

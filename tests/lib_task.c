@@ -3,6 +3,7 @@
 #include "lib_task.h"
 
 #include "base/text/number.h"
+#include "broker/command/command.h"
 #include "broker/edit/edit.h"
 #include "broker/move/move.h"
 #include "broker/standing/standing.h"
@@ -75,4 +76,7 @@ void test_round_stand(struct test_round *round)
         }
         quern_task_info_free(copy);
     }
+    struct qn_found_worker worker;
+    (void)!qn_broker_find_worker(round->broker, round->worker_id, &worker, NULL);
+    (void)!qn_broker_command(round->broker, "1 w1 0000000000000001 quiet 0", NULL);
 }

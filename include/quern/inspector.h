@@ -215,7 +215,8 @@ typedef struct quern_worker_info {
     const char *types;
     uint32_t hung; /* handlers that ignore their cancellation and still hold a thread */
     bool strict_priority;
-    uint8_t reserved[3];
+    bool takes_commands; /* see quern/command.h; false: a Go server, or an older worker */
+    uint8_t reserved[2];
     /* When the broker last answered a request for tasks, as of the heartbeat: later than that is
      * not known. It may be long ago while all slots are taken, as nothing is asked for then. 0: not
      * known (a Go server, an older worker, or there was none). */

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "quern/command.h"
 #include "quern/inspector.h"
 #include "quern/search.h"
 #include "quern/task.hpp"
@@ -166,6 +167,16 @@ class inspector
         quern_worker_list *list = nullptr;
         quern_status status = quern_inspector_workers(get(), &list, &err);
         return took(ret_list, list, status);
+    }
+
+    /* Sends a command to a worker and waits for its answer, see quern/command.h. */
+    void command(const quern_worker_command &what)
+    {
+        detail::must([&](quern_error &err) { return command(what, err); });
+    }
+    quern_status command(const quern_worker_command &what, quern_error &err) noexcept
+    {
+        return quern_inspector_command(get(), &what, &err);
     }
 
     /* queue "": in any queue. */

@@ -31,6 +31,7 @@
 #define QUERN_QUERN_H
 
 #include "quern/client.h"
+#include "quern/command.h"
 #include "quern/entry.h"
 #include "quern/explain.h"
 #include "quern/export.h"

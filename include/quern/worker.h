@@ -152,6 +152,10 @@ typedef struct quern_worker_options {
     int64_t interval_max_ms;
     uint32_t max_retries;
     uint32_t reserved_last; /* 0 */
+    /* An operator asks for this level of the log (QUERN_ORDER_LOG_LEVEL of quern/command.h): lines
+     * below it are to be left out by on_log. By a thread of the worker, also while another callback
+     * runs. NULL: such a command is refused. */
+    void (*on_log_level)(quern_log_level level, void *user);
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must
@@ -206,6 +210,12 @@ QUERN_API void quern_worker_quiet(quern_worker *worker);
 /* Fetches again after quern_worker_quiet (SIGCONT in the CLI). Any thread; async-signal-safe; NULL
  * does nothing. */
 QUERN_API void quern_worker_resume(quern_worker *worker);
+/* From now on it has up to `concurrency` runs at a time, 1 to 4096, in threads or in prefork
+ * children: more start as tasks come. Of fewer, no run is ended: threads and children that are too
+ * many end after what they run. Any thread, but no signal handler. QUERN_E_INVALID: not in this
+ * range. */
+QUERN_NODISCARD QUERN_API quern_status quern_worker_resize(quern_worker *worker,
+                                                           uint32_t concurrency, quern_error *err);
 /* Logs the worker's runs and the state of its threads (SIGUSR1 in the CLI): a line for the worker
  * and one for each run. Any thread; async-signal-safe; NULL does nothing. */
 QUERN_API void quern_worker_log_runs(quern_worker *worker);

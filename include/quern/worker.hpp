@@ -53,6 +53,7 @@ struct worker_options {
     milliseconds interval_step{0};
     milliseconds interval_max{0};
     std::uint32_t max_retries = 0;
+    std::function<void(quern_log_level)> on_log_level{}; /* beside the others */
 };
 
 /* Runs the handlers of a mux, which it owns. */
@@ -145,6 +146,15 @@ class worker
     void resume() noexcept
     {
         quern_worker_resume(worker_.get());
+    }
+    /* Up to so many runs at a time, see quern_worker_resize. */
+    void resize(std::uint32_t concurrency)
+    {
+        detail::must([&](quern_error &err) { return resize(concurrency, err); });
+    }
+    quern_status resize(std::uint32_t concurrency, quern_error &err) noexcept
+    {
+        return quern_worker_resize(worker_.get(), concurrency, &err);
     }
     void log_runs() noexcept
     {
@@ -256,6 +266,7 @@ class worker
             out.on_link_failure = options.on_link_failure ? call_link_failure : nullptr;
             out.choose_server = options.choose_server ? call_choose_server : nullptr;
             out.on_health = options.on_health ? call_health : nullptr;
+            out.on_log_level = options.on_log_level ? call_log_level : nullptr;
             out.interval_start_ms = options.interval_start.count();
             out.interval_step_ms = options.interval_step.count();
             out.interval_max_ms = options.interval_max.count();
@@ -299,6 +310,13 @@ class worker
     {
         try {
             static_cast<parts *>(user)->options.on_health(*health);
+        } catch (...) { /* it cannot be reported */
+        }
+    }
+    static void call_log_level(quern_log_level level, void *user) noexcept
+    {
+        try {
+            static_cast<parts *>(user)->options.on_log_level(level);
         } catch (...) { /* it cannot be reported */
         }
     }

@@ -16,9 +16,7 @@
  * Each operation is declared once, as the type of a function: qn_enqueue_fn is the type of
  * qn_broker_enqueue and of qn_sqlite_enqueue.
  *
- * Adding an operation: its type and its function here or in inspect.h, a member in ops.h, the
- * forwarding function in broker.c, one file with the same name in each broker, a test in
- * tests/contract, a line in docs/internals/broker.md. */
+ * Adding an operation: the recipe in CONTRIBUTING.md. */
 #ifndef QN_BROKER_BROKER_H
 #define QN_BROKER_BROKER_H
 
@@ -409,8 +407,9 @@ typedef quern_status qn_arm_fn(struct qn_broker *broker, struct qn_names queues,
 QUERN_NODISCARD qn_arm_fn qn_broker_arm;
 
 struct qn_wakeup {
-    bool work;             /* something changed since arm */
-    enum qn_cancel cancel; /* not QN_CANCEL_NONE: cancel this run */
+    bool work;                         /* something changed since arm */
+    char command[QN_COMMAND_SIZE_MAX]; /* for some worker; "": none */
+    enum qn_cancel cancel;             /* not QN_CANCEL_NONE: cancel this run */
     char queue[QN_SERVED_NAME_SIZE_MAX + 1];
     char id[QN_NAME_SIZE_MAX + 1];
 };
@@ -454,9 +453,9 @@ struct qn_heartbeat_run {
     int64_t deadline_at_ms; /* 0: none */
 };
 
-/* Two more fields follow the queues of a heartbeat, each after this sign: how many handlers hang,
- * (behind a space: for how many ms its requests for tasks have had no answer), and the patterns of
- * the types that the worker serves. */
+/* Two more fields follow the queues of a heartbeat, each after this sign: the state, and the types
+ * that the worker serves. The state: how many handlers hang, for how many ms its requests for tasks
+ * have had no answer (-1: there were none), and its answer to the last command. */
 #define QN_HEARTBEAT_SEPARATOR '\x1f'
 
 struct qn_heartbeat {

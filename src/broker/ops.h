@@ -10,6 +10,7 @@
 #define QN_BROKER_OPS_H
 
 #include "broker/broker.h"
+#include "broker/command/command.h"
 #include "broker/edit/edit.h"
 #include "broker/group.h"
 #include "broker/inspect.h"
@@ -59,6 +60,8 @@ struct qn_broker_ops {
     qn_queues_fn *queues;
     qn_tasks_fn *tasks;
     qn_workers_fn *workers;
+    qn_find_worker_fn *find_worker;
+    qn_command_fn *command;
     qn_history_fn *history;
     qn_lock_holder_fn *lock_holder;
     qn_match_id_fn *match_id;

@@ -128,8 +128,9 @@ int qn_cli_usage(const struct qn_cli *cli, const char *format, ...)
 /* The permissions that a user of a Redis server needs: as in docs/protocol/redis.md, which is not
  * installed (tests/docs/test_acl.sh compares the two). */
 static const char acl_advice[] =
-    "ACL SETUSER worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate"
-    " +@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait"
+    "ACL SETUSER worker on >secret -@all ~asynq:* resetchannels &asynq:cancel &asynq:quern"
+    " &__redis__:invalidate +@read +@write +eval +evalsha +script|load +publish +subscribe +ping "
+    "+hello +time +wait"
     " +select -@dangerous +info +role +client|setname +client|id +client|tracking"
     " +client|trackinginfo";
 

@@ -8,6 +8,7 @@
 #include "base/memory/alloc.h"
 #include "base/memory/arena.h"
 #include "base/memory/vec.h"
+#include "broker/command/command.h"
 #include "inspect/inspector.h"
 
 struct quern_worker_list {
@@ -80,6 +81,9 @@ static bool copy_worker(struct qn_arena *arena, const quern_worker_info *worker,
     *copy = *worker;
     copy->id = qn_arena_strdup(arena, worker->id);
     copy->host = qn_arena_strdup(arena, worker->host);
+    struct qn_command_answer answer;
+    qn_command_read_answer(worker->queues, &answer);
+    copy->takes_commands = answer.is_known;
     char *queues = qn_arena_strdup(arena, worker->queues);
     copy->queues = queues;
     if (queues != NULL) {

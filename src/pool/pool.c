@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pool.c - a pool of threads: items in, one FIFO, at most `size` threads.
+/* pool.c - a pool of threads: items in, one FIFO, at most `size` threads, which may change.
  *
  * Threads are made when items wait and no thread sleeps, and live until the pool stops. At most one
  * wake-up is pending at a time (`waking`): the woken thread clears the mark, takes an item and
@@ -122,7 +122,7 @@ static void *thread_main(void *argument)
     struct qn_pool *pool = thread->pool;
     (void)pthread_mutex_lock(&pool->mutex);
     pool->waking = false;
-    while (!thread->quarantined) {
+    while (!thread->quarantined && pool->counted <= pool->size) {
         struct qn_list *node = qn_list_shift(&pool->items);
         if (node != NULL) {
             run_item(thread, node);
@@ -139,6 +139,9 @@ static void *thread_main(void *argument)
         pool->quarantined--;
     } else {
         pool->counted--;
+        if (plan_wake(pool)) {
+            qn_pool_wake(pool); /* it was too many, and the wake-up of another one */
+        }
     }
     qn_list_remove(&thread->node);
     qn_list_append(&pool->ended, &thread->node);
@@ -205,6 +208,21 @@ quern_status qn_pool_fill(struct qn_pool *pool, quern_error *err)
     }
     (void)pthread_mutex_unlock(&pool->mutex);
     return status;
+}
+
+void qn_pool_resize(struct qn_pool *pool, size_t size)
+{
+    QN_ASSERT(size > 0);
+    (void)pthread_mutex_lock(&pool->mutex);
+    join_ended(pool);
+    pool->size = size;
+    bool wake = plan_wake(pool);
+    if (pool->counted > size) {
+        (void)pthread_cond_broadcast(&pool->work);
+    } else if (wake) {
+        qn_pool_wake(pool);
+    }
+    (void)pthread_mutex_unlock(&pool->mutex);
 }
 
 void qn_pool_wake(struct qn_pool *pool)

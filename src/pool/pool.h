@@ -38,6 +38,9 @@ bool qn_pool_take_back(struct qn_pool *pool, struct qn_pool_item *item);
  * execute returns; another is started in its place unless `limit` such threads exist already
  * (then false). */
 bool qn_pool_quarantine(struct qn_pool *pool, struct qn_pool_item *item, size_t limit);
+/* From now on there are at most `size` threads, at least one: those that are too many end when they
+ * have nothing to execute or have executed what they have. Any thread. */
+void qn_pool_resize(struct qn_pool *pool, size_t size);
 size_t qn_pool_quarantined(struct qn_pool *pool);
 struct qn_pool_counts {
     size_t alive; /* threads, quarantined ones included */

@@ -8,6 +8,7 @@
 
 #define QN_NAME_SIZE_MAX 256 /* type, queue, id, group: they become parts of keys and paths */
 #define QN_SERVED_NAME_SIZE_MAX 4096 /* a queue that others made, and that a worker serves */
+#define QN_COMMAND_SIZE_MAX 128      /* one to a worker, with its NUL: 92 are needed */
 #define QN_CRON_SIZE_MAX 1024        /* a cron expression: all sixty minutes listed are 170 */
 #define QN_HEADER_COUNT_MAX 64
 #define QN_HEADER_VALUE_SIZE_MAX 8192

@@ -83,9 +83,9 @@ static void log_runs(struct quern_worker *worker)
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker state", QN_LOG_TEXT("worker", worker->id),
-           QN_LOG_NUMBER("slots", worker->options.concurrency),
-           QN_LOG_NUMBER("running", running_count), QN_LOG_NUMBER("waiting", waiting_count),
-           QN_LOG_NUMBER("held", held_count), QN_LOG_NUMBER("hang", qn_stuck_hung_count(worker)),
+           QN_LOG_NUMBER("slots", qn_worker_slots(worker)), QN_LOG_NUMBER("running", running_count),
+           QN_LOG_NUMBER("waiting", waiting_count), QN_LOG_NUMBER("held", held_count),
+           QN_LOG_NUMBER("hang", qn_stuck_hung_count(worker)),
            QN_LOG_NUMBER("threads", threads.alive), QN_LOG_NUMBER("idle_threads", threads.sleeping),
            QN_LOG_NUMBER("children", children.alive),
            QN_LOG_NUMBER("idle_children", children.sleeping),
@@ -145,7 +145,7 @@ quern_status qn_control_until_stopped(struct quern_worker *worker, quern_error *
                 err, QUERN_E_STATE,
                 "stuck: handlers that ignore their cancellation hold all slots (%zu "
                 "%s, concurrency %u); restart the process",
-                hung, qn_plural(hung, "handler", "handlers"), worker->options.concurrency);
+                hung, qn_plural(hung, "handler", "handlers"), qn_worker_slots(worker));
         }
         bool pause_first = wait_ms < 0 || (pause_ms >= 0 && pause_ms < wait_ms);
         wait_ms = pause_first ? pause_ms : wait_ms;

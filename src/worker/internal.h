@@ -31,6 +31,7 @@
 #include "worker/run/ack_early.h"
 #include "worker/run/run_table.h"
 #include "worker/run/shortage.h"
+#include "worker/run/steer/steer.h"
 #include "worker/run/supply.h"
 #include "worker/signals.h"
 
@@ -82,6 +83,7 @@ struct quern_worker {
     struct qn_measures measures;
     _Atomic int stops; /* calls of quern_worker_stop */
     _Atomic bool quiet;
+    _Atomic uint32_t slots;        /* runs at a time: run/steer/resize.h; changes with mutex held */
     _Atomic bool log_runs;         /* requested by quern_worker_log_runs */
     _Atomic bool progress_posted;  /* by a run, for the keeper */
     _Atomic uint64_t lease_rounds; /* in which all leases were extended */
@@ -102,6 +104,7 @@ struct quern_worker {
     bool fallen;               /* its zygote died: it ends as if it had been killed */
     struct qn_random random;   /* for retry delays */
     struct qn_shortage shortage;
+    struct qn_steer steer;
     struct qn_supply supply;
     bool *paused;                 /* per queue, from the latest exchange */
     bool *queue_braked;           /* the same, on this host */
@@ -115,6 +118,11 @@ struct quern_worker {
     bool heartbeat_due;           /* the status changed */
     int64_t due_known_at_mono_ns; /* when the pump last asked which task is due next */
 };
+
+static inline uint32_t qn_worker_slots(const struct quern_worker *worker)
+{
+    return atomic_load(&worker->slots);
+}
 
 static inline struct qn_names qn_worker_names(const struct quern_worker *worker)
 {

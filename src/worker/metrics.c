@@ -54,7 +54,7 @@ static void put_state(struct quern_worker *worker, const quern_worker_stats *sta
     put_gauge(exposition, "quern_worker_ready", "1 if the worker can fetch tasks now.",
               health.ready ? 1 : 0);
     put_gauge(exposition, "quern_worker_slots", "How many runs it may have at a time.",
-              worker->options.concurrency);
+              qn_worker_slots(worker));
     put_gauge(exposition, "quern_worker_running_runs", "Runs that are going on.", stats->running);
     put_gauge(exposition, "quern_worker_quarantined_handlers",
               "Handlers that ignore their cancellation and still hold a thread.",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* reload.c - another zygote for the children of a worker that runs, other certificates for its
- * broker, and other weights of its queues.
+ * broker, other weights of its queues, and another number of slots.
  *
  * Both zygotes must have announced the same, byte by byte: the worker has chosen its tasks, their
  * limits and their timeouts by what the first one announced, and runs of both may be of one
@@ -13,6 +13,7 @@
 #include "pool/prefork/prefork.h"
 #include "worker/internal.h"
 #include "worker/prefork/nursery.h"
+#include "worker/run/steer/resize.h"
 
 static quern_status check_equal(const quern_worker *worker, const quern_zygote *zygote,
                                 quern_error *err)
@@ -138,4 +139,10 @@ quern_status quern_worker_set_weights(quern_worker *worker, const quern_queue *q
     qn_signals_wake_keeper(worker);
     (void)pthread_mutex_unlock(&worker->mutex);
     return QUERN_OK;
+}
+
+quern_status quern_worker_resize(quern_worker *worker, uint32_t concurrency, quern_error *err)
+{
+    return worker == NULL ? qn_error_set(err, QUERN_E_INVALID, "worker: must not be NULL")
+                          : qn_resize(worker, concurrency, err);
 }

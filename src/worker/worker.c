@@ -153,6 +153,7 @@ quern_status quern_worker_new_sized(const char *url, const quern_mux *mux,
     if (status != QUERN_OK) {
         goto fail;
     }
+    atomic_store(&worker->slots, worker->options.concurrency);
     qn_run_table_init(&worker->run_table, worker->options.concurrency);
     qn_random_init(&worker->random);
     worker->early_acks.stamp.session = qn_random_next(&worker->random);
@@ -249,6 +250,9 @@ static struct qn_pool *swap_pool(struct quern_worker *worker, struct qn_pool *po
     (void)pthread_mutex_lock(&worker->mutex);
     struct qn_pool *before = worker->pool;
     worker->pool = pool;
+    if (pool != NULL) {
+        qn_pool_resize(pool, qn_worker_slots(worker)); /* that may have changed meanwhile */
+    }
     (void)pthread_mutex_unlock(&worker->mutex);
     return before;
 }
@@ -322,7 +326,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     if (status != QUERN_OK || stopped) {
         return status;
     }
-    status = qn_pool_new(worker->options.concurrency, &pool, err);
+    status = qn_pool_new(qn_worker_slots(worker), &pool, err);
     if (status != QUERN_OK) {
         goto deregister;
     }
@@ -337,7 +341,7 @@ quern_status quern_worker_run(quern_worker *worker, quern_error *err)
     worker->only_aggregates = qn_mux_only_aggregates(worker->mux);
     QN_LOG(&worker->log, QUERN_LOG_INFO, "worker starts", QN_LOG_TEXT("worker", worker->id),
            QN_LOG_TEXT("queues", worker->queues_text),
-           QN_LOG_NUMBER("concurrency", worker->options.concurrency));
+           QN_LOG_NUMBER("concurrency", qn_worker_slots(worker)));
     qn_cgroup_log(worker);
     qn_hand_over_settle(worker);
     qn_unknown_log_served(worker);

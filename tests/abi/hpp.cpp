@@ -62,7 +62,8 @@ static void use_trash(quern::inspector &inspector, const quern_search &search)
     CHECK(inspector.act_matching(QUERN_ACTION_RESTORE, trash).done == 1);
 }
 
-/* The task "twice" is edited and moved, by its id and by a query, and deleted. */
+/* The task "twice" is edited and moved, by its id and by a query, and deleted. No worker is told
+ * anything. */
 static void use_edit(quern::inspector &inspector)
 {
     quern_search search{};
@@ -78,6 +79,9 @@ static void use_edit(quern::inspector &inspector)
     CHECK(inspector.move_matching("default", search).done == 1);
     CHECK(inspector.task("", "twice").queue() == "default");
     inspector.act(QUERN_ACTION_DELETE, "", "twice");
+    CHECK(thrown_by([&] {
+              inspector.command({"none", QUERN_ORDER_STOP, 0, 0, 0, 0});
+          }) == QUERN_E_NOT_FOUND);
 }
 
 static void errors_are_thrown_or_returned(const std::string &url)

@@ -124,6 +124,7 @@ class AclTest(QuernTest):
 
         self.until(lambda: state() == "active", "the run starts")
         self.check_what_more_rights_show()
+        worker("worker", "quiet", "--all")
         worker("task", "cancel", "slow", "--then", "archive")
         self.until(lambda: state() == "archived", "the run is cancelled")
         # An operator.
@@ -183,6 +184,7 @@ class AclTest(QuernTest):
             return json.loads(act("--json", "task", "inspect", "a"))["state"]
 
         self.until(lambda: state() == "active", "the run starts")
+        act("worker", "resize", "--all", "--concurrency", "1")
         act("task", "cancel", "a", "--then", "archive")
         self.until(lambda: state() == "archived", "the run is cancelled")
         for words in (["stats", "-v"], ["queue", "list"], ["queue", "history", "other"],

@@ -78,6 +78,7 @@ enum fuzz_operation {
     FUZZ_SEARCH_ACT,
     FUZZ_TRASH,
     FUZZ_STANDING,
+    FUZZ_COMMAND,
     FUZZ_OPERATION_COUNT
 };
 /* Calls `count` of them, which the input chooses with all arguments. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "broker/command/command.h"
 #include "broker/edit/edit.h"
 #include "broker/limit/limit.h"
 #include "broker/move/move.h"
@@ -127,6 +128,16 @@ void fuzz_do_standing(struct fuzz_rig *rig)
         fuzz_read_text(rig, standing.host);
     }
     quern_task_info_free(copy);
+}
+
+void fuzz_do_command(struct fuzz_rig *rig)
+{
+    struct qn_found_worker worker;
+    rig->status = qn_broker_find_worker(rig->broker, "w1", &worker, &rig->err);
+    fuzz_read_text(rig, worker.answer.text);
+    if (rig->status == QUERN_OK) {
+        rig->status = qn_broker_command(rig->broker, "1 w1 0000000000000001 quiet 0", &rig->err);
+    }
 }
 
 static bool on_id(const char *queue, const char *id, void *user)

@@ -393,6 +393,7 @@ static void (*const operations[FUZZ_OPERATION_COUNT])(struct fuzz_rig *rig) = {
     [FUZZ_SEARCH_ACT] = fuzz_do_search_act,
     [FUZZ_TRASH] = fuzz_do_trash,
     [FUZZ_STANDING] = fuzz_do_standing,
+    [FUZZ_COMMAND] = fuzz_do_command,
 };
 
 void fuzz_operate(struct qn_broker *broker, struct fuzz_input *input, size_t count)

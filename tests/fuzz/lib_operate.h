@@ -38,6 +38,7 @@ void fuzz_do_find_queue(struct fuzz_rig *rig);
 void fuzz_do_lock_holder(struct fuzz_rig *rig);
 void fuzz_do_match_id(struct fuzz_rig *rig);
 void fuzz_do_standing(struct fuzz_rig *rig);
+void fuzz_do_command(struct fuzz_rig *rig);
 void fuzz_do_search(struct fuzz_rig *rig);
 void fuzz_do_search_act(struct fuzz_rig *rig);
 void fuzz_do_trash(struct fuzz_rig *rig);

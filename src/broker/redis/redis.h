@@ -117,6 +117,8 @@ qn_reclaim_sets_fn qn_redis_reclaim_sets;
 qn_queues_fn qn_redis_queues;
 qn_tasks_fn qn_redis_tasks;
 qn_workers_fn qn_redis_workers;
+qn_find_worker_fn qn_redis_find_worker;
+qn_command_fn qn_redis_command;
 qn_history_fn qn_redis_history;
 qn_lock_holder_fn qn_redis_lock_holder;
 qn_match_id_fn qn_redis_match_id;

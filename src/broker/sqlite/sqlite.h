@@ -161,6 +161,8 @@ qn_reclaim_sets_fn qn_sqlite_reclaim_sets;
 qn_queues_fn qn_sqlite_queues;
 qn_tasks_fn qn_sqlite_tasks;
 qn_workers_fn qn_sqlite_workers;
+qn_find_worker_fn qn_sqlite_find_worker;
+qn_command_fn qn_sqlite_command;
 qn_history_fn qn_sqlite_history;
 qn_lock_holder_fn qn_sqlite_lock_holder;
 qn_match_id_fn qn_sqlite_match_id;

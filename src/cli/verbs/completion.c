@@ -32,6 +32,7 @@ static const char *values_of(const struct qn_option *option)
         {"on-duplicate", "fail ignore replace debounce"},
         {"misfire", "once skip"},
         {"format", "text openmetrics"},
+        {"level", "debug info warn error"},
     };
     for (size_t i = 0; i < QN_COUNT_OF(known); i++) {
         if (strcmp(known[i].name, option->name) == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* worker.c - `quern worker list`: the workers whose heartbeats came, and their runs.
- */
+/* worker.c - `quern worker list`: the workers whose heartbeats came, and their runs; and the table
+ * of all verbs of workers. Commands to them are in worker/steer.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "cli/output/table.h"
 #include "cli/output/terminal.h"
 #include "cli/service.h"
+#include "cli/verbs/worker/steer.h"
 
 enum list_option { LIST_UTC };
 static const struct qn_option list_options[] = {
@@ -143,6 +144,7 @@ static json_t *worker_json(const quern_worker_info *worker)
         qn_json_moment(worker->started_at_ms), "heartbeat_at_ms",
         qn_json_moment(worker->heartbeat_at_ms), "concurrency", (json_int_t)worker->concurrency,
         "strict_priority", worker->strict_priority, "runs", runs));
+    (void)json_object_set_new(object, "takes_commands", json_boolean(worker->takes_commands));
     (void)json_object_set_new(object, "hung", json_integer(worker->hung));
     (void)json_object_set_new(object, "exchanged_at_ms", qn_json_moment(worker->exchanged_at_ms));
     (void)json_object_set_new(object, "types", types_json(worker->types));
@@ -180,16 +182,61 @@ static int run_list(struct qn_cli *cli)
     return exit_code;
 }
 
-static const struct qn_verb verbs[] = {{
-    .name = "list",
-    .operands = "",
-    .summary = "list the workers, their queues and what they run now",
-    .about = "STARTED is the time since the start, UNTIL the time that a run has left,\n"
-             "EXCHANGE the time since the broker last answered a request for tasks.",
-    .example = "  quern worker list",
-    .options = list_options,
-    .option_count = QN_COUNT_OF(list_options),
-    .run = run_list,
-}};
-const struct qn_noun qn_noun_worker = {"worker", "list the workers and what they run", verbs,
-                                       QN_COUNT_OF(verbs)};
+static const struct qn_verb verbs[] = {
+    {.name = "list",
+     .operands = "",
+     .summary = "list the workers, their queues and what they run now",
+     .about = "STARTED is the time since the start, UNTIL the time that a run has left,\n"
+              "EXCHANGE the time since the broker last answered a request for tasks.",
+     .example = "  quern worker list",
+     .options = list_options,
+     .option_count = QN_COUNT_OF(list_options),
+     .run = run_list},
+    {.name = "quiet",
+     .operands = "[WORKER...]",
+     .summary = "let workers take no more tasks; their runs go on",
+     .about = "WORKER is an id, its first 8 characters or more, or HOST:PID.",
+     .example = "  quern worker quiet 0199f3a1-7c2e-7d43 web-3:4711",
+     .options = qn_worker_steer_options,
+     .option_count = QN_STEER_OPTION_COUNT,
+     .operand_max = SIZE_MAX,
+     .run = qn_worker_steer_quiet},
+    {.name = "resume",
+     .operands = "[WORKER...]",
+     .summary = "let workers take tasks again",
+     .about = "WORKER is an id, its first 8 characters or more, or HOST:PID.",
+     .example = "  quern worker resume --all",
+     .options = qn_worker_steer_options,
+     .option_count = QN_STEER_OPTION_COUNT,
+     .operand_max = SIZE_MAX,
+     .run = qn_worker_steer_resume},
+    {.name = "stop",
+     .operands = "[WORKER...]",
+     .summary = "let workers end, as SIGTERM does: they drain first",
+     .about = "A second stop ends the drain. A supervisor may start them again.",
+     .example = "  quern worker stop 0199f3a1-7c2e-7d43 --wait",
+     .options = qn_worker_stop_options,
+     .option_count = QN_STEER_OPTION_COUNT + 1,
+     .operand_max = SIZE_MAX,
+     .run = qn_worker_steer_stop},
+    {.name = "resize",
+     .operands = "[WORKER...]",
+     .summary = "change how many tasks workers run at a time, until they end",
+     .about = "No run is ended for it: of too many, each ends as usual.",
+     .example = "  quern worker resize 0199f3a1-7c2e-7d43 --concurrency 32",
+     .options = qn_worker_resize_options,
+     .option_count = QN_STEER_OPTION_COUNT + 1,
+     .operand_max = SIZE_MAX,
+     .run = qn_worker_steer_resize},
+    {.name = "log-level",
+     .operands = "[WORKER...]",
+     .summary = "change what workers log, until they end",
+     .about = "WORKER is an id, its first 8 characters or more, or HOST:PID.",
+     .example = "  quern worker log-level 0199f3a1-7c2e-7d43 --level debug",
+     .options = qn_worker_log_level_options,
+     .option_count = QN_STEER_OPTION_COUNT + 1,
+     .operand_max = SIZE_MAX,
+     .run = qn_worker_steer_log_level},
+};
+const struct qn_noun qn_noun_worker = {"worker", "list, quiet, resume, stop, resize, log-level",
+                                       verbs, QN_COUNT_OF(verbs)};

@@ -192,6 +192,12 @@ void qn_work_log_line(quern_log_level level, const char *line, void *user)
     write_line(log, level, &out);
 }
 
+void qn_work_log_level(quern_log_level level, void *user)
+{
+    struct qn_work_log *log = user;
+    log->level_min = level;
+}
+
 void qn_work_log_message(quern_log_level level, const char *text, void *user)
 {
     struct qn_work_log *log = user;
@@ -243,7 +249,7 @@ void qn_work_log_run(const quern_run_report *report, void *user)
     /* Runs that failed or were refused are in the worker's own log. */
     bool logged =
         report->outcome == QUERN_RETRY || report->outcome == QUERN_ARCHIVE || !report->applied;
-    if (log->verbose && !logged) {
+    if (log->level_min <= QUERN_LOG_DEBUG && !logged) {
         QN_LOG(&log->lines, QUERN_LOG_DEBUG, "run ended",
                QN_LOG_TEXT("outcome", outcome_name(report)), QN_LOG_TEXT("queue", report->queue),
                QN_LOG_TEXT("type", report->type), QN_LOG_TEXT("id", report->id),

@@ -28,6 +28,7 @@ QUERN_NODISCARD bool qn_work_log_set_format(struct qn_work_log *log, const char 
 /* Callbacks of the worker; user is a struct qn_work_log. */
 void qn_work_log_line(quern_log_level level, const char *line, void *user);
 void qn_work_log_run(const quern_run_report *report, void *user);
+void qn_work_log_level(quern_log_level level, void *user);
 /* Callback of qn_cli_message: the program's messages as lines of the log, or with "quern: work:
  * ". */
 void qn_work_log_message(quern_log_level level, const char *text, void *user);

@@ -71,6 +71,12 @@ static void on_log(quern_log_level level, const char *line, void *user)
     qn_work_log_line(level, line, &work->log);
 }
 
+static void on_log_level(quern_log_level level, void *user)
+{
+    struct qn_work *work = user;
+    qn_work_log_level(level, &work->log);
+}
+
 static void on_run(const quern_run_report *report, void *user)
 {
     struct qn_work *work = user;
@@ -105,6 +111,7 @@ static quern_worker_options worker_options(struct qn_work *work)
         .no_wait = work->no_retry,
         .on_log = on_log,
         .on_run = on_run,
+        .on_log_level = on_log_level,
         .user = work,
     };
 }

@@ -9,9 +9,9 @@
  * ended, then its items are given back with the facts. Should no report come, the child is killed
  * after a second, and given up after another.
  *
- * The pool's own files: generations.c (zygotes), children.c (processes), window.c (which child gets
- * which item), receive.c (what it answers), ending.c (who is charged when it dies), pass_on.c (what
- * the next program of the worker gets). */
+ * The pool's own files: generations.c (zygotes), children.c (processes), surplus.c (too many of
+ * them), window.c (which child gets which item), receive.c (what it answers), ending.c (who is
+ * charged when it dies), pass_on.c (what the next program of the worker gets). */
 #include "pool/prefork/prefork.h"
 
 #include <errno.h>
@@ -34,6 +34,7 @@
 #include "pool/prefork/inside/pass_on.h"
 #include "pool/prefork/inside/receive.h"
 #include "pool/prefork/inside/state.h"
+#include "pool/prefork/inside/surplus.h"
 #include "pool/prefork/inside/window.h"
 #include "quern/log.h"
 
@@ -192,6 +193,7 @@ static void *thread_main(void *argument)
         prefork->woken = false;
         qn_generations_take_next(prefork);
         check_timers(prefork);
+        qn_surplus_retire(prefork);
         int error_number = qn_children_start(prefork);
         if (error_number != 0) {
             qn_ending_failed(prefork, 0, strerrordesc_np(error_number));
@@ -429,20 +431,6 @@ void qn_prefork_reload(struct qn_prefork *prefork, struct qn_zygote *take_zygote
     qn_children_wake(prefork);
     (void)pthread_mutex_unlock(&prefork->mutex);
     qn_zygote_free(unused);
-}
-
-void qn_prefork_count(struct qn_prefork *prefork, struct qn_pool_counts *ret_counts)
-{
-    struct qn_pool_counts counts = {0};
-    (void)pthread_mutex_lock(&prefork->mutex);
-    for (struct qn_list *node = prefork->children.next; node != &prefork->children;
-         node = node->next) {
-        const struct qn_prefork_child *child = child_of(node);
-        counts.alive++;
-        counts.sleeping += child->is_ready && child->count == 0 ? 1 : 0;
-    }
-    (void)pthread_mutex_unlock(&prefork->mutex);
-    *ret_counts = counts;
 }
 
 void qn_prefork_freeze(struct qn_prefork *prefork)

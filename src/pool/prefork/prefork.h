@@ -134,6 +134,9 @@ void qn_prefork_kill(struct qn_prefork *prefork, struct qn_prefork_item *item,
 /* Uses this zygote for new children: those of the old one end after what they have, and then it is
  * freed. Any thread. */
 void qn_prefork_reload(struct qn_prefork *prefork, struct qn_zygote *take_zygote);
+/* From now on it has so many children, at least one: those that are too many end, the idle ones
+ * first, the others after the item that they run. Any thread. */
+void qn_prefork_resize(struct qn_prefork *prefork, uint32_t size);
 /* Its thread ends; children run on, and what they send waits. No other thread may free it
  * meanwhile. */
 void qn_prefork_freeze(struct qn_prefork *prefork);

@@ -114,6 +114,9 @@ void *qn_listener_main(void *argument)
         if (wakeup.cancel != QN_CANCEL_NONE) {
             cancel_run(worker, &wakeup);
         }
+        if (wakeup.command[0] != '\0') {
+            qn_steer_take(worker, wakeup.command);
+        }
         int64_t rest_until_mono_ns = 0;
         if (wakeup.work) {
             rest_until_mono_ns = look_for_work(worker, &spurious);

@@ -14,9 +14,9 @@
 
 enum { FULL_AT = QN_PREFETCH_TYPES_MAX * 3 / 4, GLIDE = 32 };
 
-void qn_prefetch_init(struct qn_prefetch *prefetch, uint32_t concurrency)
+void qn_prefetch_set_slots(struct qn_prefetch *prefetch, uint32_t slots)
 {
-    prefetch->ahead_max = concurrency < QN_PREFETCH_MAX ? concurrency : QN_PREFETCH_MAX;
+    prefetch->ahead_max = slots < QN_PREFETCH_MAX ? slots : QN_PREFETCH_MAX;
 }
 
 void qn_prefetch_finish(struct qn_prefetch *prefetch)

@@ -25,10 +25,10 @@ struct qn_type_pace {
 struct qn_prefetch {
     struct qn_type_pace paces[QN_PREFETCH_TYPES_MAX];
     size_t type_count;
-    uint32_t ahead_max; /* min(concurrency, QN_PREFETCH_MAX) */
+    uint32_t ahead_max; /* min(slots, QN_PREFETCH_MAX) */
 };
 
-void qn_prefetch_init(struct qn_prefetch *prefetch, uint32_t concurrency);
+void qn_prefetch_set_slots(struct qn_prefetch *prefetch, uint32_t slots);
 void qn_prefetch_finish(struct qn_prefetch *prefetch);
 /* Takes the length of one run into account. */
 void qn_prefetch_measure(struct qn_prefetch *prefetch, const char *type, int64_t run_ns);

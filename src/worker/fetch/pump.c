@@ -54,7 +54,7 @@ quern_status qn_pump_init(struct quern_worker *worker, quern_error *err)
     }
     qn_choice_init(&pump->choice, weights, worker->queue_count, worker->options.strict_priority,
                    &worker->random);
-    qn_prefetch_init(&pump->prefetch, worker->options.concurrency);
+    qn_prefetch_set_slots(&pump->prefetch, qn_worker_slots(worker));
     qn_unknown_init(&pump->unknown);
     qn_leftovers_init(&pump->leftovers);
     qn_backoff_init(&pump->backoff, &worker->backoffs);

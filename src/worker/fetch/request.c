@@ -276,7 +276,7 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
 static struct qn_isolation isolation_of(const struct quern_worker *worker,
                                         const struct qn_exchange_request *request)
 {
-    struct qn_isolation isolation = {.slots = worker->options.concurrency};
+    struct qn_isolation isolation = {.slots = qn_worker_slots(worker)};
     for (int64_t c = 1; c < QN_ALONE_CHARGES; c++) {
         uint32_t *held = &isolation.held[c - 1];
         *held = worker->run_table.charged[c - 1];
@@ -343,6 +343,7 @@ void qn_request_build(struct quern_worker *worker, struct qn_exchange_request *r
     };
     request->reply = (struct qn_exchange_reply){
         .applied = request->applied, .runs = request->leased, .unanswered = request->unanswered};
+    qn_prefetch_set_slots(&worker->pump.prefetch, qn_worker_slots(worker));
     (void)pthread_mutex_lock(&worker->mutex);
     take_weights(worker);
     add_unplaced(&worker->pump, request);

@@ -51,7 +51,7 @@ static void note_given_up(struct quern_run *run, struct given_up *given_up)
 static void give_up(struct quern_worker *worker, struct quern_run *run, struct given_up *given_up)
 {
     qn_verdict_give_up(worker, run);
-    size_t limit = QN_REPLACED_MAX(worker->options.concurrency);
+    size_t limit = QN_REPLACED_MAX(qn_worker_slots(worker));
     run->stuck = !qn_pool_quarantine(worker->pool, &run->item, limit);
     worker->run_table.stuck_count += run->stuck ? 1 : 0;
     worker->heartbeat_due = true; /* the heartbeat reports how many hang */

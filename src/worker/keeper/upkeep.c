@@ -96,16 +96,15 @@ static void release_list(struct quern_worker *worker, struct running_list *list)
 
 #define SERVED_SIZE 8192
 
-/* How many handlers hang, and for how many ms the pump has had no answer (nothing: it never had
- * one). */
+/* How many handlers hang, for how many ms the pump has had no answer (-1: it never had one), and
+ * the answer to the last command. */
 static void describe_state(struct quern_worker *worker, char *text, size_t size)
 {
     int64_t answered_at = atomic_load(&worker->beats.answered_at_mono_ns);
-    int used = snprintf(text, size, "%zu", qn_stuck_hung_count(worker));
-    if (answered_at != 0) {
-        int64_t age_ms = (qn_clock_mono_ns() - answered_at) / QN_NS_PER_MS;
-        (void)snprintf(text + used, size - (size_t)used, " %" PRId64, age_ms);
-    }
+    int64_t age_ms = answered_at == 0 ? -1 : (qn_clock_mono_ns() - answered_at) / QN_NS_PER_MS;
+    char answer[QN_COMMAND_ANSWER_SIZE + 32];
+    qn_steer_write(worker, answer, sizeof answer);
+    (void)snprintf(text, size, "%zu %" PRId64 " %s", qn_stuck_hung_count(worker), age_ms, answer);
 }
 
 /* The queues, the state, and the types if they fit; see QN_HEARTBEAT_SEPARATOR. The caller's; NULL:
@@ -117,7 +116,7 @@ static char *describe_served(struct quern_worker *worker)
     if (text == NULL) {
         return NULL;
     }
-    char state[64];
+    char state[QN_COMMAND_ANSWER_SIZE + 96];
     describe_state(worker, state, sizeof state);
     int used = snprintf(text, size, "%s%c%s", worker->queues_text, QN_HEARTBEAT_SEPARATOR, state);
     QN_ASSERT(used > 0);
@@ -145,7 +144,7 @@ quern_status qn_upkeep_heartbeat(struct quern_worker *worker, quern_error *err)
         .queues = served != NULL ? served : worker->queues_text,
         .pid = worker->opener_pid,
         .started_at_ms = worker->started_at_ms,
-        .concurrency = worker->options.concurrency,
+        .concurrency = qn_worker_slots(worker),
         .strict = worker->options.strict_priority,
         .queue_shares = worker->queue_shares,
         .queue_count = worker->queue_count,

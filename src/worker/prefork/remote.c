@@ -310,6 +310,9 @@ static void note_made(struct qn_prefork *prefork, void *user)
     struct quern_worker *worker = user;
     (void)pthread_mutex_lock(&worker->mutex);
     worker->prefork = prefork;
+    if (prefork != NULL) {
+        qn_prefork_resize(prefork, qn_worker_slots(worker)); /* that may have changed meanwhile */
+    }
     (void)pthread_mutex_unlock(&worker->mutex);
 }
 
@@ -340,7 +343,7 @@ quern_status qn_remote_start(struct quern_worker *worker,
         return QUERN_OK;
     }
     const struct qn_prefork_options options = {
-        .size = worker->options.concurrency,
+        .size = qn_worker_slots(worker),
         .window = WINDOW,
         .child_runs_max = worker->options.child_runs_max,
         .child_rss_max = worker->options.child_rss_max,

@@ -55,6 +55,12 @@ static bool has_limit(const struct quern_run *run)
     return run->entry != NULL && (run->entry->options.concurrency > 0 || acks_for_child(run));
 }
 
+static void set_limit(struct qn_run_type *type, uint32_t slots)
+{
+    bool by_slots = type->own_limit == 0 || (type->is_within_slots && type->own_limit > slots);
+    type->limit = by_slots ? slots : type->own_limit;
+}
+
 /* Of a run with a limit. NULL: memory is out. */
 static struct qn_run_type *type_of(struct qn_run_table *table, const struct quern_run *run)
 {
@@ -70,8 +76,9 @@ static struct qn_run_type *type_of(struct qn_run_table *table, const struct quer
     type = qn_alloc_zero(1, sizeof *type);
     if (type != NULL) {
         type->entry = entry;
-        type->limit =
-            limit == 0 || (acks_for_child(run) && limit > table->slots) ? table->slots : limit;
+        type->own_limit = limit;
+        type->is_within_slots = acks_for_child(run);
+        set_limit(type, table->slots);
         qn_list_init(&type->parked);
         type->next = table->types;
         table->types = type;
@@ -127,6 +134,15 @@ static void promote(struct qn_run_table *table, struct qn_run_type *type)
         qn_list_append(&table->ready, node);
         type->parked_count--;
         type->taken++;
+    }
+}
+
+void qn_run_table_resize(struct qn_run_table *table, uint32_t slots)
+{
+    table->slots = slots;
+    for (struct qn_run_type *type = table->types; type != NULL; type = type->next) {
+        set_limit(type, slots);
+        promote(table, type);
     }
 }
 

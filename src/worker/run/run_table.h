@@ -26,7 +26,9 @@ struct qn_run_type {
     struct qn_run_type *next;
     const struct qn_mux_entry *entry; /* NULL: those with an early ack */
     uint32_t limit;
-    uint32_t taken; /* its runs in the pool, or on their way there */
+    uint32_t own_limit;   /* of the pattern; 0: none, the limit is the slots */
+    bool is_within_slots; /* the limit is never above the slots */
+    uint32_t taken;       /* its runs in the pool, or on their way there */
     uint32_t parked_count;
     struct qn_list parked;   /* by item.node */
     int64_t mean_ns;         /* of its runs, gliding; 0: none has ended */
@@ -52,6 +54,8 @@ struct qn_run_table {
 };
 
 void qn_run_table_init(struct qn_run_table *table, uint32_t slots);
+/* Has effect on the places of those that depend on the slots. */
+void qn_run_table_resize(struct qn_run_table *table, uint32_t slots);
 /* When no run is left. */
 void qn_run_table_free_types(struct qn_run_table *table);
 /* A run that waits: whether it may go to the pool (true also for patterns without a limit), or is

@@ -22,14 +22,14 @@ size_t qn_stuck_hung_count(struct quern_worker *worker)
 
 bool qn_stuck_has_no_slot(const struct quern_worker *worker)
 {
-    return worker->run_table.stuck_count >= worker->options.concurrency && !QN_BUG(STUCK_UNNOTICED);
+    return worker->run_table.stuck_count >= qn_worker_slots(worker) && !QN_BUG(STUCK_UNNOTICED);
 }
 
 static void log_stuck(struct quern_worker *worker, const struct qn_stuck *stuck,
                       int64_t now_mono_ns)
 {
     QN_LOG(&worker->log, QUERN_LOG_ERROR, "worker is stuck, its handlers hang and no slot is left",
-           QN_LOG_TEXT("worker", worker->id), QN_LOG_NUMBER("slots", worker->options.concurrency),
+           QN_LOG_TEXT("worker", worker->id), QN_LOG_NUMBER("slots", qn_worker_slots(worker)),
            QN_LOG_NUMBER("hang", qn_stuck_hung_count(worker)),
            QN_LOG_NUMBER("for_s", (now_mono_ns - stuck->since_mono_ns) / QN_NS_PER_MS / 1000));
 }

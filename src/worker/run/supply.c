@@ -11,7 +11,7 @@ enum { LOG_EACH_MS = 60000, PAUSE_MS_MIN = 100, PAUSE_MS_MAX = 5000 };
 
 size_t qn_supply_slots(const struct quern_worker *worker)
 {
-    size_t slots = worker->options.concurrency;
+    size_t slots = qn_worker_slots(worker);
     size_t ready = worker->supply.ready;
     if (worker->options.pool != QUERN_POOL_PREFORK) {
         size_t threads = worker->supply.threads;
@@ -29,7 +29,7 @@ void qn_supply_set_ready(struct quern_worker *worker, uint32_t count)
     (void)pthread_mutex_lock(&worker->mutex);
     bool more = count > supply->ready;
     supply->ready = count;
-    bool ends = supply->is_short && count >= worker->options.concurrency;
+    bool ends = supply->is_short && count >= qn_worker_slots(worker);
     int64_t for_ms = (qn_clock_mono_ns() - supply->since_mono_ns) / QN_NS_PER_MS;
     uint64_t failed = supply->failed;
     if (ends) {
@@ -67,7 +67,7 @@ void qn_supply_note_failure(struct quern_worker *worker, int64_t pid, const char
     if (logs) {
         QN_LOG(&worker->log, QUERN_LOG_WARN,
                "children cannot be started, only as many tasks are fetched as can run",
-               QN_LOG_NUMBER("ready", ready), QN_LOG_NUMBER("slots", worker->options.concurrency),
+               QN_LOG_NUMBER("ready", ready), QN_LOG_NUMBER("slots", qn_worker_slots(worker)),
                QN_LOG_NUMBER("for_s", for_s), QN_LOG_NUMBER("failed", failed),
                QN_LOG_NUMBER("pid", pid), QN_LOG_TEXT("error", why));
     }
@@ -97,10 +97,10 @@ static void log_refusal(struct quern_worker *worker, struct qn_supply_watch *wat
         now_mono_ns - watch->logged_at_mono_ns >= LOG_EACH_MS * QN_NS_PER_MS) {
         watch->logged_at_mono_ns = now_mono_ns;
         watch->is_logged = true;
-        QN_LOG(
-            &worker->log, QUERN_LOG_WARN, "threads cannot be started, runs wait for others to end",
-            QN_LOG_NUMBER("threads", threads), QN_LOG_NUMBER("slots", worker->options.concurrency),
-            QN_LOG_TEXT("error", err->text));
+        QN_LOG(&worker->log, QUERN_LOG_WARN,
+               "threads cannot be started, runs wait for others to end",
+               QN_LOG_NUMBER("threads", threads), QN_LOG_NUMBER("slots", qn_worker_slots(worker)),
+               QN_LOG_TEXT("error", err->text));
     }
 }
 

@@ -96,6 +96,33 @@ static void a_quiet_worker_reports_it_and_takes_tasks_again_when_resumed(void **
     rig_free(rig);
 }
 
+static void a_worker_that_is_resized_runs_more_and_then_fewer_at_a_time(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(false);
+    struct rig_worker worker;
+    quern_error err = {0};
+    static const char *const ids[] = {"0", "1", "2", "3", "4"};
+    for (size_t i = 0; i < TEST_COUNT(ids); i++) {
+        rig_put(rig, ids[i], "hold");
+    }
+    rig_start(rig, &worker, &(quern_worker_options){.concurrency = 1});
+    rig_wait_starts(rig, 1);
+    assert_int_equal(quern_worker_resize(worker.worker, 0, &err), QUERN_E_INVALID);
+    assert_int_equal(quern_worker_resize(worker.worker, 4097, &err), QUERN_E_INVALID);
+    assert_ok(quern_worker_resize(worker.worker, 4, &err), err);
+    rig_wait_starts(rig, 4);
+    assert_ok(quern_worker_resize(worker.worker, 2, &err), err);
+    assert_int_equal(rig_stats(&worker).running, 4);
+    rig_wait_log(rig, "slots=2 before=4");
+    rig_open_gate(rig);
+    rig_wait_starts(rig, 5);
+    rig_put(rig, "last", "archive");
+    rig_wait_state(rig, "last", QUERN_TASK_ARCHIVED);
+    rig_stop(&worker);
+    rig_free(rig);
+}
+
 static void a_worker_logs_its_runs_on_request(void **state)
 {
     (void)state;
@@ -138,6 +165,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_worker_without_a_slot_ends_with_an_error_after_its_grace),
     cmocka_unit_test(a_worker_without_a_slot_is_not_ready_and_goes_on_when_a_handler_returns),
     cmocka_unit_test(a_quiet_worker_reports_it_and_takes_tasks_again_when_resumed),
+    cmocka_unit_test(a_worker_that_is_resized_runs_more_and_then_fewer_at_a_time),
     cmocka_unit_test(a_worker_logs_its_runs_on_request),
     cmocka_unit_test(a_drain_reports_what_is_left_and_names_what_it_gives_back),
 };

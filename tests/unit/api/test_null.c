@@ -135,6 +135,7 @@ static void worker_and_mux_name_the_argument_that_is_null(void **state)
     quern_worker_quiet(NULL);
     quern_worker_resume(NULL);
     quern_worker_log_runs(NULL);
+    REFUSES("worker", quern_worker_resize(NULL, 1, &err));
     quern_worker_stats stats = {.done = 7, .ready = true};
     quern_worker_get_stats(NULL, &stats);
     assert_true(stats.done == 0 && !stats.ready);
@@ -235,6 +236,10 @@ static void inspector_names_the_argument_that_is_null(void **state)
     REFUSES("id", quern_inspector_act(t->inspector, QUERN_ACTION_RUN, NULL, NULL, &err));
     REFUSES("inspector", quern_inspector_act_all(NULL, QUERN_ACTION_RUN, NULL, NULL, &err));
     REFUSES("filter", quern_inspector_act_all(t->inspector, QUERN_ACTION_RUN, NULL, NULL, &err));
+    const quern_worker_command command = {.order = QUERN_ORDER_QUIET};
+    REFUSES("inspector", quern_inspector_command(NULL, &command, &err));
+    REFUSES("command", quern_inspector_command(t->inspector, NULL, &err));
+    REFUSES("worker_id", quern_inspector_command(t->inspector, &command, &err));
     REFUSES("inspector", quern_inspector_search(NULL, &search, &tasks, &err));
     REFUSES("search", quern_inspector_search(t->inspector, NULL, &tasks, &err));
     REFUSES("ret_list", quern_inspector_search(t->inspector, &search, NULL, &err));

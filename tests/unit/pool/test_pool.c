@@ -119,6 +119,13 @@ static int64_t soon(void)
     return qn_clock_mono_ns() + 30 * (int64_t)PATIENCE_NS;
 }
 
+static bool has_one_thread(void *user)
+{
+    struct qn_pool_counts counts;
+    qn_pool_count(user, &counts);
+    return counts.alive == 1;
+}
+
 static void one_thread_runs_items_in_the_order_they_came(void **state)
 {
     (void)state;
@@ -258,7 +265,42 @@ static void threads_block_the_signals_of_the_program(void **state)
     scene_finish(&scene);
 }
 
+static void a_pool_that_grows_runs_waiting_items_and_one_that_shrinks_ends_none(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct item items[4];
+    struct item later[4];
+    struct qn_pool_counts counts;
+    scene_init(&scene);
+    struct qn_pool *pool = new_pool(1);
+    submit(pool, &scene, items, 4, true);
+    wait_started(&scene, 1);
+    qn_pool_resize(pool, 4);
+    wait_started(&scene, 4);
+    assert_int_equal(scene.inside_max, 4);
+    qn_pool_resize(pool, 1);
+    qn_pool_count(pool, &counts);
+    assert_int_equal(counts.alive, 4);
+    open_gate(&scene);
+    wait_ended(&scene, 4);
+    assert_true(test_until(has_one_thread, pool));
+    scene.gate = false;
+    submit(pool, &scene, later, 4, false);
+    wait_ended(&scene, 8);
+    qn_pool_resize(pool, 3); /* from a pool whose threads sleep */
+    submit(pool, &scene, items, 3, true);
+    wait_started(&scene, 11);
+    open_gate(&scene);
+    wait_ended(&scene, 11);
+    qn_pool_resize(pool, 1);
+    assert_true(test_until(has_one_thread, pool));
+    assert_true(qn_pool_stop(pool, soon()));
+    scene_finish(&scene);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_pool_that_grows_runs_waiting_items_and_one_that_shrinks_ends_none),
     cmocka_unit_test(one_thread_runs_items_in_the_order_they_came),
     cmocka_unit_test(blocking_items_get_a_thread_each_up_to_the_size),
     cmocka_unit_test(sleeping_threads_are_woken_one_after_the_other_until_all_run),

@@ -10,12 +10,13 @@
 
 #include "redis/pipeline.h"
 
-/* Keys that all queues share, and the channel of cancellations. */
+/* Keys that all queues share, and the channels of cancellations and of commands to workers. */
 #define QN_KEY_QUEUES "asynq:queues"
 #define QN_KEY_SERVERS "asynq:servers"
 #define QN_KEY_WORKERS "asynq:workers"
 #define QN_KEY_RECORDS "asynq:quern:workers" /* ours: worker_record.h */
 #define QN_KEY_CANCEL "asynq:cancel"
+#define QN_KEY_COMMAND "asynq:quern"              /* ours: command/command.h */
 #define QN_KEY_ALL "asynq:"                       /* before those of limits of all queues */
 #define QN_KEY_ALL_LIMITS "asynq:quern:limit:set" /* ours, a hash: these limits */
 #define QN_KEY_SCHEDULERS "asynq:schedulers"      /* and of each its record, see record.c */

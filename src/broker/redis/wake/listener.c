@@ -5,7 +5,7 @@
  * A new listener subscribes before arm redirects the tracked connection to it, and arm reads after
  * that: so there is no moment in which a notice could get lost. Without the channel of
  * invalidations the worker polls; without the channel of cancellations it learns of them when it
- * extends. */
+ * extends; without the channel of commands it gets none. */
 #include "broker/redis/wake/listener.h"
 
 #include <stdio.h>
@@ -22,9 +22,10 @@
 #define SETUP                                                                                      \
     "*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n"                                                           \
     "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n__redis__:invalidate\r\n"
-static const char setup[] = SETUP "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\n" QN_KEY_CANCEL "\r\n";
+static const char setup[] = SETUP "*2\r\n$9\r\nSUBSCRIBE\r\n$12\r\n" QN_KEY_CANCEL "\r\n"
+                                  "*2\r\n$9\r\nSUBSCRIBE\r\n$11\r\n" QN_KEY_COMMAND "\r\n";
 static const char setup_without_cancellations[] = SETUP;
-enum { REPLY_ID, REPLY_INVALIDATE, REPLY_CANCEL, REPLY_COUNT };
+enum { REPLY_ID, REPLY_INVALIDATE, REPLY_CANCEL, REPLY_COMMAND, REPLY_COUNT };
 enum { DUE_SPREAD_MS = 200, NODE_MS = 2000 };
 
 /* --- Ears ----------------------------------------------------------------------------- */

@@ -2,11 +2,11 @@
 /* listener.h - how a worker receives notices: a pair of connections that are one unit.
  *
  * Arm reads the keys on the channel TRACKED. The server redirects its invalidations to the
- * listener, which is also subscribed to the channel of cancellations. The redirection names the
- * listener's id; a new connection on either side ends it, and the next arm orders it again before
- * it reads. If the server refuses tracking, wait returns from time to time instead, to have the
- * queues read. If it has no room for the pair, arm reads by the connection of the pump, and wait
- * fails.
+ * listener, which is also subscribed to the channels of cancellations and of commands. The
+ * redirection names the listener's id; a new connection on either side ends it, and the next arm
+ * orders it again before it reads. If the server refuses tracking, wait returns from time to time
+ * instead, to have the queues read. If it has no room for the pair, arm reads by the connection of
+ * the pump, and wait fails.
  *
  * Locks: a channel's, then this one's. */
 #ifndef QN_BROKER_REDIS_WAKE_LISTENER_H
@@ -37,7 +37,8 @@ struct qn_redis_ear {
     int tracked_fd;              /* of that connection; -1: its end is of no interest */
     int64_t received_at_mono_ns; /* when it last received anything */
     bool pinged;                 /* and was asked to since */
-    bool takes_cancellations;    /* a node of a cluster reports those of all, so one is enough */
+    bool takes_cancellations;    /* and commands; a node of a cluster reports those of all, so
+                                  * one is enough */
 };
 
 struct qn_redis_listener {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - the listener's sleep: until a key of arm's changes, a task is cancelled, or wait is
- * interrupted.
+/* wait.c - the listener's sleep: until a key of arm's changes, a task is cancelled, a command for
+ * workers comes, or wait is interrupted.
  *
  * One poll over the listener, the tracked connection (of which only the end is of interest) and an
  * eventfd. The end of either connection counts as a notice: arm makes a new pair. An idle listener
@@ -53,6 +53,15 @@ static void take_cancellation(struct qn_redis_listener *listener, const struct q
     }
 }
 
+/* With mutex held. Whether it is for this worker, its text says. */
+static void take_command(const struct qn_reply *text, struct qn_wakeup *wakeup)
+{
+    if (text->type == QN_REPLY_TEXT && text->size < sizeof wakeup->command &&
+        strlen(text->data) == text->size) {
+        memcpy(wakeup->command, text->data, text->size + 1);
+    }
+}
+
 /* Whether the notice is of one key with this end; for planted faults. */
 static bool is_notice_of(const struct qn_reply *keys, const char *end)
 {
@@ -98,12 +107,20 @@ static void take_message(struct qn_redis_listener *listener, const struct qn_rep
     }
     if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), QN_KEY_CANCEL) == 0) {
         take_cancellation(listener, qn_reply_at(reply, 2), wakeup);
+    } else if (strcmp(qn_reply_text(qn_reply_at(reply, 1)), QN_KEY_COMMAND) == 0) {
+        take_command(qn_reply_at(reply, 2), wakeup);
     } else if (!is_missed(qn_reply_at(reply, 2))) {
         take_keys(listener, qn_reply_at(reply, 2), wakeup);
     }
 }
 
-/* With mutex held: reads the received messages, up to a cancellation. */
+/* With mutex held. */
+static bool has_order(const struct qn_redis_listener *listener, const struct qn_wakeup *wakeup)
+{
+    return listener->cancel_id[0] != '\0' || wakeup->command[0] != '\0';
+}
+
+/* With mutex held: reads the received messages, up to a cancellation or a command. */
 static void receive_of(struct qn_redis_listener *listener, struct qn_redis_ear *ear,
                        struct qn_wakeup *wakeup)
 {
@@ -126,13 +143,13 @@ static void receive_of(struct qn_redis_listener *listener, struct qn_redis_ear *
         if (listener->notices != NULL && listener->notices->count == QN_NOTICES_MAX) {
             break; /* await returns them first */
         }
-    } while (listener->cancel_id[0] == '\0' && --left > 0);
+    } while (!has_order(listener, wakeup) && --left > 0);
 }
 
 /* With mutex held: the same of all that are connected. */
 static void receive(struct qn_redis_listener *listener, struct qn_wakeup *wakeup)
 {
-    for (size_t i = 0; i < listener->ear_count && listener->cancel_id[0] == '\0'; i++) {
+    for (size_t i = 0; i < listener->ear_count && !has_order(listener, wakeup); i++) {
         if (listener->ears[i]->connection.socket.fd >= 0) {
             receive_of(listener, listener->ears[i], wakeup);
         }
@@ -318,7 +335,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
     if (atomic_exchange(&listener->interrupted, false)) {
         return true;
     }
-    if (listener->cancel_id[0] == '\0') {
+    if (!has_order(listener, wakeup)) {
         receive(listener, wakeup);
     }
     int64_t now_mono_ns = qn_clock_mono_ns();
@@ -332,7 +349,7 @@ static bool wait_once(struct qn_redis_listener *listener, struct sleep *sleep,
         qn_wake_state_change(&listener->state, QN_WAKE_TAKEN);
         note_work(listener, wakeup);
     }
-    if (wakeup->work || listener->cancel_id[0] != '\0' || now_mono_ns >= sleep->until_mono_ns) {
+    if (wakeup->work || has_order(listener, wakeup) || now_mono_ns >= sleep->until_mono_ns) {
         return true;
     }
     int64_t until_mono_ns = keep_alive(listener, now_mono_ns, wakeup);

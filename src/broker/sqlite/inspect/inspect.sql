@@ -52,6 +52,9 @@ SELECT no, id, owner, host, pid, status, queues, concurrency, strict, started_at
     heartbeat_at_ms
 FROM quern_worker ORDER BY started_at_ms, no;
 
+-- name: worker_of_id
+SELECT owner, status, queues, heartbeat_at_ms FROM quern_worker WHERE id = ?1;
+
 -- In the order of the workers above, so that both are read side by side.
 -- name: worker_runs
 SELECT t.id, t.type, coalesce(q.name, ''), t.started_at_ms, t.timeout_ms, t.deadline_at_ms, w.no

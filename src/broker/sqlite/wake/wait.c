@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* wait.c - sleeping until there is work, a cancellation or an interruption.
+/* wait.c - sleeping until there is work, a cancellation, a command or an interruption.
  *
  * The first arm or wait makes a lock file (held with flock for life, so that senders can tell the
- * dead) and two sockets: one for wake-ups, one for cancellations. All waiting is done in one epoll.
- * The wake-up socket is in it as one-shot: armed for one event, then silent until the next arm, so
- * a busy worker is not disturbed and senders soon find its socket full. Arm empties the socket
- * first and reads the tables afterwards, so no wake-up is missed.
+ * dead) and two sockets: one for wake-ups, one for cancellations and commands. All waiting is done
+ * in one epoll. The wake-up socket is in it as one-shot: armed for one event, then silent until the
+ * next arm, so a busy worker is not disturbed and senders soon find its socket full. Arm empties
+ * the socket first and reads the tables afterwards, so no wake-up is missed.
  *
  * Safety net: a sleeper also compares data_version each second, which any commit of others changes;
  * so tasks of a transaction that sent no wake-up are found. It also checks that its sockets still
@@ -247,13 +247,27 @@ quern_status qn_sqlite_arm(struct qn_broker *broker, struct qn_names queues, boo
     return QUERN_OK;
 }
 
-/* One cancellation, if there is one: a digit, the queue, NUL, the id, NUL. */
-static bool take_cancellation(const struct qn_waiter *waiter, struct qn_wakeup *wakeup)
+/* A command: 'q', its text, NUL. */
+static bool take_command(const char *text, size_t size, struct qn_wakeup *wakeup)
+{
+    if (strlen(text) + 1 != size || size > sizeof wakeup->command) {
+        return false;
+    }
+    (void)stpcpy(wakeup->command, text + 1);
+    return true;
+}
+
+/* One command or cancellation, if there is one. The latter: a digit, the queue, NUL, the id, NUL.
+ */
+static bool take_order(const struct qn_waiter *waiter, struct qn_wakeup *wakeup)
 {
     char text[sizeof wakeup->queue + sizeof wakeup->id + 1];
     ssize_t size = recv(waiter->control_fd, text, sizeof text, MSG_DONTWAIT);
     if (size < 4 || text[size - 1] != '\0') {
         return false;
+    }
+    if (text[0] == 'q') {
+        return take_command(text, (size_t)size, wakeup);
     }
     const char *queue = text + 1;
     const char *id = queue + strlen(queue) + 1;
@@ -348,7 +362,7 @@ static quern_status sleep_once(struct qn_sqlite *self, int timeout_ms, struct qn
             *ret_ended = true;
             break;
         case FROM_CONTROL:
-            *ret_ended = take_cancellation(waiter, wakeup);
+            *ret_ended = take_order(waiter, wakeup);
             break;
         }
     }

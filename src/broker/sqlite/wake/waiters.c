@@ -307,6 +307,15 @@ void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id
     send_all(self, 'c', text, 1 + queue_size + id_size);
 }
 
+void qn_waiters_command(struct qn_sqlite *self, const char *text)
+{
+    char message[1 + QN_COMMAND_SIZE_MAX];
+    int size = snprintf(message, sizeof message, "q%s", text);
+    if (size > 0 && (size_t)size < sizeof message) {
+        send_all(self, 'c', message, (size_t)size + 1);
+    }
+}
+
 void qn_waiters_finish(struct qn_waiters *waiters)
 {
     close_directory(waiters);

@@ -22,6 +22,8 @@ void qn_waiters_wake(struct qn_sqlite *self);
 /* For clients that wait for the end of a task: these have ended. After the commit. */
 void qn_waiters_report_ends(struct qn_sqlite *self, const struct qn_notices *ends);
 void qn_waiters_report_any_end(struct qn_sqlite *self); /* it is not known which */
+/* Sends a command (broker/command/command.h) to all workers of this file. */
+void qn_waiters_command(struct qn_sqlite *self, const char *text);
 /* Asks all workers of this file to cancel a run; lost messages are made good by extend, which
  * reads quern_task.cancel. After the commit. */
 void qn_waiters_cancel(struct qn_sqlite *self, const char *queue, const char *id,

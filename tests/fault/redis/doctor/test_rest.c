@@ -303,11 +303,11 @@ static void user_with_few_rights_may_repair(void **state)
     (void)state;
     quern_error err = {0};
     char url[200];
-    doctor_plant(
-        "ACL SETUSER few on >pw ~asynq:* resetchannels &asynq:cancel &__redis__:invalidate -@all "
-        "+@read +@write +eval +evalsha +script|load +publish +subscribe +ping +hello +time +wait "
-        "+select -@dangerous +info +role +client|setname +client|id +client|tracking "
-        "+client|trackinginfo");
+    doctor_plant("ACL SETUSER few on >pw ~asynq:* resetchannels &asynq:cancel &asynq:quern "
+                 "&__redis__:invalidate -@all +@read +@write +eval +evalsha +script|load +publish "
+                 "+subscribe +ping +hello +time +wait "
+                 "+select -@dangerous +info +role +client|setname +client|id +client|tracking "
+                 "+client|trackinginfo");
     doctor_put("a");
     doctor_plant("DEL " Q "pending");
     qn_broker_close(doctor.broker);
