@@ -206,6 +206,11 @@ enum qn_bug {
     QN_BUG_REASON_UNLOGGED = 364,      /* after a lost connection nothing says why there is none */
     QN_BUG_TWIN_COUNTS = 365,          /* a sentinel that has two names is two of them */
     QN_BUG_OLD_OWNERS_KEPT = 366,      /* a new map leaves no room while the old one counts */
+    /* Operators */
+    QN_BUG_SEEN_IGNORED = 370,          /* an edit does not look at what its caller has seen */
+    QN_BUG_EDIT_UNCOMPARED = 371,       /* Redis: a message that changed meanwhile is overwritten */
+    QN_BUG_MOVED_LOCK_STAYS = 372,      /* a task that an operator moves leaves its lock behind */
+    QN_BUG_REFUSED_COUNTED_TWICE = 373, /* a second pass of a move counts what it refused before */
     QN_BUG_BROKEN_HEAD_LOST = 139 /* keys behind a broken head are those of the section before */
 };
 

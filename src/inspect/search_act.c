@@ -5,6 +5,7 @@
  * and is applied to what a step has found, as long as it is still there; the rest is counted. */
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/error.h"
 #include "base/memory/alloc.h"
 #include "broker/move/move.h"
@@ -207,9 +208,10 @@ static quern_status bulk_place(struct bulk *bulk, const struct qn_search_place *
     uint64_t refused = bulk->total.refused;
     for (int pass = 0; status == QUERN_OK && again && pass < PASSES_MAX; pass++) {
         uint64_t done = bulk->total.done;
-        bulk->total.matched -=
-            bulk->total.refused - refused; /* the former pass: they are still there */
-        bulk->total.refused = refused;
+        if (!QN_BUG(REFUSED_COUNTED_TWICE)) { /* those of the former pass are still there */
+            bulk->total.matched -= bulk->total.refused - refused;
+            bulk->total.refused = refused;
+        }
         struct qn_search_end end = {.is_over = false};
         while (status == QUERN_OK && !end.is_over) {
             status = bulk_step(bulk, place, &end, err);

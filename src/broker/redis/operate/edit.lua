@@ -24,6 +24,7 @@ end
 if not fields[1] then
     return 'missing'
 elseif fields[1] ~= ARGV[2] or state ~= ARGV[3] or (fields[3] or '') ~= ARGV[4] then
+-- bug EDIT_UNCOMPARED: elseif false then
     return 'changed'
 elseif state == 'aggregating' and
     not redis.call('ZSCORE', Q .. 'g:' .. (fields[4] or ''), id) then

@@ -158,6 +158,7 @@ local function change_hash(task)
     end
     if task.owns then
         redis.call('RENAME', task.lock, task.new_lock)
+        -- bug MOVED_LOCK_STAYS: redis.call('EXISTS', task.lock)
     end
 end
 

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/bug.h"
 #include "base/memory/arena.h"
 #include "broker/sqlite/operate/move_sql.h"
 #include "broker/sqlite/operate/operate_sql.h"
@@ -164,6 +165,9 @@ static quern_status prepare_queue(struct moving *moving, quern_error *err)
 /* One whose time is over goes. */
 static quern_status move_lock(struct moving *moving, const char *id, quern_error *err)
 {
+    if (QN_BUG(MOVED_LOCK_STAYS)) {
+        return QUERN_OK;
+    }
     if (moving->moved == NULL || !moving->holds_lock) {
         return qn_tables_unlock(moving->conn, moving->lock, moving->from_no, id, err);
     }
