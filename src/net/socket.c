@@ -237,7 +237,7 @@ uint64_t qn_socket_arrived(const struct qn_socket *socket)
 
 void qn_socket_address(const struct qn_socket *socket, char ret_address[QN_SOCKET_ADDRESS_SIZE])
 {
-    struct sockaddr_storage peer;
+    struct sockaddr_storage peer = {0};
     socklen_t size = sizeof peer;
     ret_address[0] = '\0';
     if (getpeername(socket->fd, (struct sockaddr *)(void *)&peer, &size) != 0 ||

@@ -81,6 +81,9 @@ def why_not():
     missing = [tool for tool in TOOLS if not shutil.which(tool)]
     if missing:
         return f"needs {', '.join(missing)}"
+    namespaces = ["unshare", "--pid", "--fork", "--mount", "--cgroup", "true"]
+    if subprocess.run(namespaces, capture_output=True, check=False).returncode != 0:
+        return "may make no namespaces"
     here = cgroup_here()
     return "" if here and os.access(here, os.W_OK) else "needs a cgroup of version 2"
 
