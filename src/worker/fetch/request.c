@@ -230,6 +230,9 @@ static void take_weights(struct quern_worker *worker)
     }
     qn_choice_init(&worker->pump.choice, weights, worker->queue_count,
                    worker->options.strict_priority, &worker->random);
+    if (qn_broker_asks_apart(worker->broker)) {
+        qn_choice_ask_apart(&worker->pump.choice);
+    }
 }
 
 static void draw(struct quern_worker *worker, struct qn_exchange_request *request, uint32_t room)
