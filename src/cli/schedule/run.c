@@ -21,10 +21,12 @@
 #include "base/text/url.h"
 #include "cli/memory.h"
 #include "cli/output/json.h"
+#include "cli/schedule/reread.h"
 #include "cli/schedule/ticks.h"
 #include "cli/schedule/watch.h"
 #include "cli/service_dir.h"
 #include "cli/supervise/notify.h"
+#include "cli/work/config/settings.h"
 #include "cli/work/log.h"
 #include "quern/scheduler.h"
 
@@ -55,7 +57,9 @@ const struct qn_option qn_schedule_run_options[QN_SCHEDULE_RUN_OPTION_COUNT] = {
 
 /* --- Signals -------------------------------------------------------------------------- */
 
-static quern_scheduler *_Atomic steered; /* a handler has no argument */
+/* A handler has no argument. */
+static quern_scheduler *_Atomic steered;
+static struct qn_schedule_reread *_Atomic reread;
 
 static void on_signal(int number)
 {
@@ -63,6 +67,7 @@ static void on_signal(int number)
     quern_scheduler *scheduler = atomic_load(&steered);
     if (number == SIGHUP) {
         quern_scheduler_reload(scheduler);
+        qn_schedule_reread_ask(atomic_load(&reread));
     } else {
         quern_scheduler_stop(scheduler);
     }
@@ -94,6 +99,42 @@ static void steer(quern_scheduler *scheduler)
     (void)sigaction(SIGPIPE, &ignore, NULL); /* a reader of the log that goes away ends nothing */
     list_signals(&set);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* A handler that runs now, on the thread that calls this, has ended when it returns. */
+static void ignore_reload(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+/* --- The log --------------------------------------------------------------------------- */
+
+static int read_log(const struct qn_cli *cli, struct qn_work_settings *ret_settings)
+{
+    const struct qn_args *args = &cli->args;
+    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
+    struct qn_work_settings settings = {.format = QN_LOG_FORMAT_TEXT};
+    if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
+        return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
+    }
+    if (format != NULL && !qn_work_log_find_format(format, &settings.format)) {
+        return qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
+    }
+    settings.verbose = qn_args_given(args, OPTION_VERBOSE);
+    settings.level_min = settings.verbose                    ? QUERN_LOG_DEBUG
+                         : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
+                                                             : QUERN_LOG_INFO;
+    *ret_settings = settings;
+    return QN_EXIT_OK;
+}
+
+int qn_schedule_run_check(struct qn_cli *cli)
+{
+    struct qn_work_settings settings;
+    return read_log(cli, &settings);
 }
 
 /* --- Running -------------------------------------------------------------------------- */
@@ -160,10 +201,16 @@ static int run_scheduler(struct running *running, const char *url)
         return qn_cli_open_failed(running->cli, &err);
     }
     qn_cli_report_made(running->cli, makes && !qn_cli_will_make_file(url), url);
+    struct qn_schedule_reread *own =
+        qn_schedule_reread_start(running->cli, &running->log, read_log);
+    atomic_store(&reread, own);
     steer(scheduler);
     struct qn_schedule_watch *watch = qn_schedule_watch_start(scheduler);
     status = quern_scheduler_run(scheduler, &err);
+    ignore_reload();
     atomic_store(&steered, NULL);
+    atomic_store(&reread, NULL);
+    qn_schedule_reread_stop(own);
     qn_schedule_watch_stop(watch);
     quern_scheduler_free(scheduler);
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(running->cli, &err);
@@ -220,30 +267,23 @@ static void log_message(quern_log_level level, const char *text, void *user)
 
 int qn_schedule_run(struct qn_cli *cli)
 {
-    const struct qn_args *args = &cli->args;
-    const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     int exit_code = QN_EXIT_OK;
+    struct qn_work_settings settings;
     sigset_t set;
     list_signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     qn_notify_take();
-    if (qn_args_given(args, OPTION_QUIET) && qn_args_given(args, OPTION_VERBOSE)) {
-        return qn_cli_usage(cli, "--quiet and --verbose exclude each other");
+    exit_code = read_log(cli, &settings);
+    if (exit_code != QN_EXIT_OK) {
+        return exit_code;
     }
     struct running *running = qn_memory_must(qn_alloc_zero(1, sizeof *running));
     running->cli = cli;
-    running->log.verbose = qn_args_given(args, OPTION_VERBOSE);
-    running->log.level_min = running->log.verbose                ? QUERN_LOG_DEBUG
-                             : qn_args_given(args, OPTION_QUIET) ? QUERN_LOG_WARN
-                                                                 : QUERN_LOG_INFO;
     qn_work_log_init(&running->log);
-    if (format != NULL && !qn_work_log_set_format(&running->log, format)) {
-        exit_code = qn_cli_usage(cli, "--log-format: '%s' is not text, logfmt or json", format);
-    } else {
-        cli->on_message = running->log.format != QN_LOG_FORMAT_TEXT ? log_message : NULL;
-        cli->message_user = running;
-        exit_code = open_and_run(running);
-    }
+    (void)qn_work_settings_apply(&settings, &running->log);
+    cli->on_message = running->log.format != QN_LOG_FORMAT_TEXT ? log_message : NULL;
+    cli->message_user = running;
+    exit_code = open_and_run(running);
     cli->on_message = NULL;
     qn_work_log_finish(&running->log);
     for (size_t i = 0; i < running->file_count; i++) {

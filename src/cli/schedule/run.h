@@ -9,5 +9,6 @@
 extern const struct qn_option qn_schedule_run_options[QN_SCHEDULE_RUN_OPTION_COUNT];
 
 int qn_schedule_run(struct qn_cli *cli);
+int qn_schedule_run_check(struct qn_cli *cli);
 
 #endif

@@ -15,8 +15,7 @@
 #include <string.h>
 
 #include "base/memory/alloc.h"
-#include "base/memory/secret.h"
-#include "cli/config/config.h"
+#include "cli/config/again.h"
 #include "cli/memory.h"
 #include "cli/work/config/commands.h"
 #include "cli/work/config/settings.h"
@@ -24,14 +23,13 @@
 #include "cli/work/queues.h"
 
 #define NAMES_SIZE 512
-#define WHY_SIZE (QN_CONFIG_WHY_SIZE + 64)
 
 /* The values as they would be after a start now. */
 struct fresh {
     struct qn_cli cli;
     struct qn_work work; /* only its queues */
     struct qn_work_settings settings;
-    char why[WHY_SIZE]; /* the first fault */
+    char why[QN_CONFIG_WHY_SIZE]; /* the first fault */
 };
 
 /* Names of options that have changed, with blanks between them. */
@@ -64,67 +62,26 @@ int qn_work_reconfigure_check(struct qn_cli *cli)
 
 /* --- Reading ------------------------------------------------------------------------------ */
 
-static bool read_values(struct fresh *fresh)
-{
-    struct qn_cli *cli = &fresh->cli;
-    if (!qn_config_read(cli) || !qn_config_apply(cli)) {
-        (void)snprintf(fresh->why, sizeof fresh->why, "%s", cli->config->why);
-        return false;
-    }
-    return qn_work_reconfigure_check(cli) == QN_EXIT_OK &&
-           qn_work_settings_read(cli, &fresh->settings) == QN_EXIT_OK &&
-           qn_work_queues_read(&fresh->work, OPTION_QUEUE) == QN_EXIT_OK;
-}
-
 /* False: fresh->why has the reason. Finished by finish in any case. */
 static bool read_fresh(const struct qn_work *work, struct fresh *fresh)
 {
-    const struct qn_cli *now = work->cli;
     struct qn_cli *cli = &fresh->cli;
     *fresh = (struct fresh){.work.cli = cli};
-    *cli = (struct qn_cli){.nouns = now->nouns,
-                           .noun_count = now->noun_count,
-                           .noun = now->noun,
-                           .verb = now->verb,
-                           .on_message = keep_fault,
-                           .message_user = fresh};
-    (void)memcpy(cli->where, now->where, sizeof cli->where);
-    qn_args_init(&cli->args, now->args.argc, now->args.argv);
-    bool understood = qn_args_next_word(&cli->args) != NULL &&
-                      qn_args_parse(&cli->args, qn_work_options, QN_WORK_OPTION_COUNT);
-    if (!understood) { /* it was, at the start */
-        (void)snprintf(fresh->why, sizeof fresh->why, "%s", cli->args.problem);
-    }
-    return understood && read_values(fresh);
+    cli->on_message = keep_fault;
+    cli->message_user = fresh;
+    return qn_again_read(work->cli, cli, fresh->why) &&
+           qn_work_reconfigure_check(cli) == QN_EXIT_OK &&
+           qn_work_settings_read(cli, &fresh->settings) == QN_EXIT_OK &&
+           qn_work_queues_read(&fresh->work, OPTION_QUEUE) == QN_EXIT_OK;
 }
 
 static void finish(struct fresh *fresh)
 {
     qn_work_queues_finish(&fresh->work);
-    qn_args_finish(&fresh->cli.args);
-    qn_config_free(fresh->cli.config);
+    qn_again_finish(&fresh->cli);
 }
 
 /* --- Comparing ---------------------------------------------------------------------------- */
-
-static bool is_equal(const char *left, const char *right)
-{
-    return left == NULL || right == NULL ? left == right : strcmp(left, right) == 0;
-}
-
-static bool are_equal(const struct qn_args *left, const struct qn_args *right, size_t option)
-{
-    if (!qn_work_options[option].repeats) {
-        return is_equal(left->values[option].text, right->values[option].text);
-    }
-    size_t i = 0;
-    const char *text;
-    while ((text = qn_args_repeat(left, option, i)) != NULL &&
-           is_equal(text, qn_args_repeat(right, option, i))) {
-        i++;
-    }
-    return text == NULL && qn_args_repeat(right, option, i) == NULL;
-}
 
 /* Whether the same queues are served, which may have other weights. */
 static bool serves_same(const struct qn_work *work, const struct qn_work *other, bool *ret_weights)
@@ -172,14 +129,14 @@ static void add_name(char names[NAMES_SIZE], const char *name)
 /* Against the values that the process was started with, but for what can change while it runs. */
 static void compare(const struct qn_work *work, const struct fresh *fresh, struct changes *changes)
 {
-    const struct qn_args *now = &work->cli->args;
-    const struct qn_args *next = &fresh->cli.args;
+    const struct qn_cli *now = work->cli;
+    const struct qn_cli *next = &fresh->cli;
     *changes = (struct changes){.weights = false};
-    if (!is_equal(work->cli->configured_url, fresh->cli.configured_url)) {
+    if (qn_again_moves(now, next)) {
         add_name(changes->start, qn_args_globals[QN_GLOBAL_BROKER].name);
     }
     for (size_t i = QN_GLOBAL_JSON; i <= QN_GLOBAL_NO_RETRY; i++) {
-        if (!is_equal(now->globals[i].text, next->globals[i].text)) {
+        if ((now->args.globals[i].text == NULL) != (next->args.globals[i].text == NULL)) {
             add_name(changes->restart, qn_args_globals[i].name);
         }
     }
@@ -189,7 +146,7 @@ static void compare(const struct qn_work *work, const struct fresh *fresh, struc
         changes->weights = false;
     }
     for (size_t i = 0; i < QN_WORK_OPTION_COUNT; i++) {
-        if (i != OPTION_QUEUE && !is_of_log(i) && !are_equal(now, next, i)) {
+        if (i != OPTION_QUEUE && !is_of_log(i) && qn_again_differs(now, next, i)) {
             add_name(is_for_start(i) ? changes->start : changes->restart, qn_work_options[i].name);
         }
     }
