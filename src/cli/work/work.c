@@ -255,10 +255,9 @@ static int run_work(struct qn_cli *cli)
     const char *format = qn_args_text(args, OPTION_LOG_FORMAT);
     struct qn_work_settings settings;
     qn_work_signal_hold();
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     struct qn_work *work = qn_memory_must(qn_alloc_zero(1, sizeof *work));
     work->cli = cli;
-    work->concurrency = (uint32_t)qn_args_number(args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
+    work->concurrency = qn_work_settings_concurrency(cli);
     work->strict = qn_args_given(args, OPTION_STRICT);
     work->drain = qn_args_given(args, OPTION_DRAIN);
     work->until_idle = qn_args_given(args, OPTION_UNTIL_IDLE);

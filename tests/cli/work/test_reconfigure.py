@@ -53,21 +53,24 @@ class ReconfigureTest(HoldTest):
         for text in ("lease lost", "outcome refused", "task recovered", "run failed"):
             self.assertNotIn(text, self.story())
 
-    def test_weights_change_in_a_loop_under_load(self):
-        values = "handlers = ./handlers.so\nconcurrency = 4\nqueue = left={}\nqueue = right={}\n"
+    def test_weights_and_concurrency_change_in_a_loop_under_load(self):
+        values = "handlers = ./handlers.so\nconcurrency = {}\nqueue = left={}\nqueue = right={}\n"
         count = EACH * SIGNALS
-        self.configure(values.format(1, 1))
+        self.configure(values.format(4, 1, 1))
         worker = self.work()
         self.put_many(count)
         for number in range(1, SIGNALS + 1):
-            self.configure(values.format(number, SIGNALS - number + 1))
+            self.configure(values.format(number % 5 + 1, number, SIGNALS - number + 1))
             self.hup(worker)
         self.until(lambda: f'queues="left={SIGNALS} right=1"' in self.story(), "the last ones")
         self.assertNotIn("worker restarts", self.story())
+        self.assertIn('options="queue concurrency"', self.story())
+        self.until(lambda: self.json("worker", "list")[0]["concurrency"] == SIGNALS % 5 + 1,
+                   "the last number")
         self.check_ran_once(count, worker)
 
     def test_commands_lose_nothing_either(self):
-        values = ("exec = quick=echo $QUERN_TASK_ID >>ran\nconcurrency = {}\n"
+        values = ("exec = quick=echo $QUERN_TASK_ID >>ran\nprefetch = {}\nconcurrency = 3\n"
                   "queue = left={}\nqueue = right\n")
         count = EACH * 8
         self.configure(values.format(3, 1))
@@ -80,16 +83,15 @@ class ReconfigureTest(HoldTest):
         self.check_ran_once(count, worker)
 
     def test_other_values_come_with_a_restart_and_runs_go_on(self):
-        values = "handlers = ./handlers.so\nconcurrency = {}\nqueue = default\n{}"
-        self.configure(values.format(6, ""))
+        values = "handlers = ./handlers.so\nprefetch = {}\nqueue = default\n{}"
+        self.configure(values.format(1, "concurrency = 6\n"))
         worker = self.work("--lease", "6s")
         ids = [f"h{number}" for number in range(5)]
         self.hold(*ids)
-        self.configure(values.format(2, "queue = more\n"))
+        self.configure(values.format(2, "concurrency = 6\nqueue = more\n"))
         self.hup(worker, "worker continues")
-        self.assertRegex(self.story(), f'{RESTARTS}" file=quern.conf options="queue concurrency"')
-        self.assertEqual(self.json("worker", "list")[0]["concurrency"], 2)
-        self.configure(values.format(8, "queue = more\n"))
+        self.assertRegex(self.story(), f'{RESTARTS}" file=quern.conf options="queue prefetch"')
+        self.configure(values.format(3, "concurrency = 8\nqueue = more\n"))
         self.hup(worker, "worker continues")
         self.enqueue("quick", "--queue", "more", "--id", "q")
         self.until(lambda: "q" in self.notes("ran"), "the new queue is served")
@@ -127,12 +129,12 @@ class ReconfigureTest(HoldTest):
 
     def test_other_broker_waits_for_a_start(self):
         self.env["QUERN_BROKER"] = ""
-        values = "handlers = ./handlers.so\nconcurrency = {}\n"
+        values = "handlers = ./handlers.so\nprefetch = {}\n"
         self.configure(values.format(2), f"broker = {self.broker}\n")
         worker = self.work()
         self.configure(values.format(3), "broker = other.db\n")
         self.hup(worker, WAIT)
-        self.assertRegex(self.story(), f'{WAIT}" file=quern.conf options="broker concurrency"')
+        self.assertRegex(self.story(), f'{WAIT}" file=quern.conf options="broker prefetch"')
         self.refuse(worker, "the broker, or another of these values, has changed")
         self.configure(values.format(3), f"broker = {self.broker}\n")
         self.hup(worker, "worker continues")

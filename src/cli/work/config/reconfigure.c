@@ -3,7 +3,7 @@
  *
  * The command line, the environment and the file are read as at the start, beside the values in
  * use, and checked in the same way. Where they differ:
- *   - the log and the weights of queues change at once;
+ *   - the log, the concurrency and the weights of queues change at once;
  *   - the broker, and what this worker is for others (its host, its leases), would mix up runs of
  *     two workers in one process: a stop and a start have to bring these, and until then nothing
  *     else that takes a restart;
@@ -37,6 +37,7 @@ struct changes {
     char restart[NAMES_SIZE];
     char start[NAMES_SIZE];
     bool weights;
+    bool concurrency;
 };
 
 static void keep_fault(quern_log_level level, const char *text, void *user)
@@ -69,8 +70,11 @@ static bool read_fresh(const struct qn_work *work, struct fresh *fresh)
     *fresh = (struct fresh){.work.cli = cli};
     cli->on_message = keep_fault;
     cli->message_user = fresh;
-    return qn_again_read(work->cli, cli, fresh->why) &&
-           qn_work_reconfigure_check(cli) == QN_EXIT_OK &&
+    if (!qn_again_read(work->cli, cli, fresh->why)) {
+        return false;
+    }
+    fresh->work.concurrency = qn_work_settings_concurrency(cli);
+    return qn_work_reconfigure_check(cli) == QN_EXIT_OK &&
            qn_work_settings_read(cli, &fresh->settings) == QN_EXIT_OK &&
            qn_work_queues_read(&fresh->work, OPTION_QUEUE) == QN_EXIT_OK;
 }
@@ -140,13 +144,15 @@ static void compare(const struct qn_work *work, const struct fresh *fresh, struc
             add_name(changes->restart, qn_args_globals[i].name);
         }
     }
+    changes->concurrency = work->concurrency != fresh->work.concurrency;
     bool is_same = serves_same(work, &fresh->work, &changes->weights);
     if (!is_same || (work->strict && changes->weights)) {
         add_name(changes->restart, qn_work_options[OPTION_QUEUE].name);
         changes->weights = false;
     }
     for (size_t i = 0; i < QN_WORK_OPTION_COUNT; i++) {
-        if (i != OPTION_QUEUE && !is_of_log(i) && qn_again_differs(now, next, i)) {
+        if (i != OPTION_QUEUE && i != OPTION_CONCURRENCY && !is_of_log(i) &&
+            qn_again_differs(now, next, i)) {
             add_name(is_for_start(i) ? changes->start : changes->restart, qn_work_options[i].name);
         }
     }
@@ -169,6 +175,14 @@ static bool set_weights(struct qn_work *work, quern_worker *worker, const struct
     return status == QUERN_OK;
 }
 
+static bool resize(struct qn_work *work, quern_worker *worker, const struct fresh *fresh)
+{
+    quern_error err;
+    bool is_set = quern_worker_resize(worker, fresh->work.concurrency, &err) == QUERN_OK;
+    work->concurrency = is_set ? fresh->work.concurrency : work->concurrency;
+    return is_set;
+}
+
 static void log_names(struct qn_work *work, quern_log_level level, const char *message,
                       const char *names)
 {
@@ -185,6 +199,9 @@ static void apply_now(struct qn_work *work, quern_worker *worker, const struct f
     }
     if (changes->weights && set_weights(work, worker, fresh)) {
         add_name(applied, qn_work_options[OPTION_QUEUE].name);
+    }
+    if (changes->concurrency && resize(work, worker, fresh)) {
+        add_name(applied, qn_work_options[OPTION_CONCURRENCY].name);
     }
     log_names(work, QUERN_LOG_INFO, "configuration read again", applied);
 }

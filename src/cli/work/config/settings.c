@@ -3,6 +3,7 @@
 #include "cli/work/config/settings.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/work/options.h"
 
@@ -40,6 +41,12 @@ int qn_work_settings_read(const struct qn_cli *cli, struct qn_work_settings *ret
     int exit_code = read_hup(cli, &settings.reloads);
     *ret_settings = settings;
     return exit_code;
+}
+
+uint32_t qn_work_settings_concurrency(const struct qn_cli *cli)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return (uint32_t)qn_args_number(&cli->args, OPTION_CONCURRENCY, cpus > 0 ? cpus : 1);
 }
 
 bool qn_work_settings_apply(const struct qn_work_settings *settings, struct qn_work_log *log)

@@ -16,6 +16,8 @@ struct qn_work_settings {
 /* Reports what is wrong, also of options that exclude each other, and returns the exit code. */
 QUERN_NODISCARD int qn_work_settings_read(const struct qn_cli *cli,
                                           struct qn_work_settings *ret_settings);
+/* Runs at a time: one for each CPU, if the option is not given. */
+uint32_t qn_work_settings_concurrency(const struct qn_cli *cli);
 /* Any thread. True: something has changed. */
 bool qn_work_settings_apply(const struct qn_work_settings *settings, struct qn_work_log *log);
 
