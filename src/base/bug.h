@@ -205,6 +205,7 @@ enum qn_bug {
     QN_BUG_KEPT_RUNS_STAY = 363,       /* runs that ended meanwhile are not reported afterwards */
     QN_BUG_REASON_UNLOGGED = 364,      /* after a lost connection nothing says why there is none */
     QN_BUG_TWIN_COUNTS = 365,          /* a sentinel that has two names is two of them */
+    QN_BUG_LARGE_IS_SILENT = 367,      /* a node whose reply takes half a second is silent */
     QN_BUG_OLD_OWNERS_KEPT = 366,      /* a new map leaves no room while the old one counts */
     /* Operators */
     QN_BUG_SEEN_IGNORED = 370,          /* an edit does not look at what its caller has seen */

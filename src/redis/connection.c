@@ -19,6 +19,7 @@
 
 #define SILENCE_MS 3000
 #define SUSPECT_MS 500
+#define BYTES_PER_MS 250
 #define RECEIVE_MAX 16 /* of a look without waiting: a server that never pauses must not hold it */
 
 void qn_connection_init_at(struct qn_connection *connection, struct qn_endpoint *endpoint)
@@ -179,11 +180,22 @@ static quern_status check_silence(struct qn_connection *connection, struct silen
                         connection->endpoint->peer.address);
 }
 
+/* The end of a receive, after what has arrived so far. */
+static int64_t end_of(const struct qn_connection *connection, int64_t deadline_mono_ns)
+{
+    int64_t more_ms = (int64_t)(connection->lenient_bytes / BYTES_PER_MS);
+    int64_t end_mono_ns = deadline_mono_ns + more_ms * QN_NS_PER_MS;
+    int64_t until_mono_ns = connection->lenient_until_mono_ns;
+    return until_mono_ns == 0 || until_mono_ns < deadline_mono_ns ? deadline_mono_ns
+           : end_mono_ns < until_mono_ns                          ? end_mono_ns
+                                                                  : until_mono_ns;
+}
+
 quern_status qn_connection_receive(struct qn_connection *connection, struct qn_arena *arena,
                                    int64_t deadline_mono_ns, struct qn_reply **ret_reply,
                                    quern_error *err)
 {
-    struct silence silence = {.wait = {.deadline_mono_ns = deadline_mono_ns}};
+    struct silence silence = {.wait = {.deadline_mono_ns = end_of(connection, deadline_mono_ns)}};
     struct qn_reply *reply = NULL;
     quern_status status = decode_received(connection, 0, arena, &reply, err);
     while (status == QUERN_OK && reply == NULL) {
@@ -194,6 +206,8 @@ quern_status qn_connection_receive(struct qn_connection *connection, struct qn_a
         status = qn_socket_receive(&connection->socket, &silence.wait, &size, err);
         if (status == QUERN_OK && size > 0) {
             silence.wait.look_mono_ns = 0;
+            connection->lenient_bytes += size;
+            silence.wait.deadline_mono_ns = end_of(connection, deadline_mono_ns);
             status = decode_received(connection, size, arena, &reply, err);
         } else if (status == QUERN_OK) {
             status = check_silence(connection, &silence, err);

@@ -24,6 +24,10 @@ struct qn_connection {
     uint64_t generation;          /* of that choice */
     bool unwanted;                /* its server has said that it is not the one to use */
     bool is_held;                 /* the server keeps the next reply back on purpose (WAIT) */
+    /* While this is not 0, receives may last longer than their deadlines, but not beyond it: by a
+     * millisecond for each 250 bytes that arrived since then, as the link is slow, not silent. */
+    int64_t lenient_until_mono_ns;
+    uint64_t lenient_bytes;
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
     struct qn_socket socket;
     struct qn_decoder decoder;

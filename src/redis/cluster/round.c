@@ -3,14 +3,15 @@
  *
  * No node waits for another. Nodes to which there is a connection are written to first, as opening
  * one takes time; then the replies are read in the order in which they come. A node all of whose
- * commands are hasty has NODE_MS for each step. After that it is noted as silent (silence.h), and
- * its commands get an error reply: `lost` if they may have been done. Other commands wait until the
- * deadline of the run, but are not sent to a node that is known to be silent: there their effect
- * would be unknown. */
+ * commands are hasty has NODE_MS for each step, and longer while a large reply arrives. After that
+ * it is noted as silent (silence.h), and its commands get an error reply: `lost` if they may have
+ * been done. Other commands wait until the deadline of the run, but are not sent to a node that is
+ * known to be silent: there their effect would be unknown. */
 #include "redis/cluster/round.h"
 
 #include <poll.h>
 
+#include "base/bug.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/peer.h"
@@ -333,6 +334,8 @@ static quern_status read_node(struct qn_route *route, int node, int64_t end_ns, 
     struct qn_pipeline *pipeline = route->pipeline;
     struct qn_connection *connection = qn_channel_connection(pipeline->channel, node);
     quern_status status = QUERN_OK;
+    connection->lenient_until_mono_ns = QN_BUG(LARGE_IS_SILENT) ? 0 : pipeline->deadline_ns;
+    connection->lenient_bytes = 0;
     for (size_t i = 0; status == QUERN_OK && i < pipeline->command_count; i++) {
         struct qn_pipeline_command *command = &pipeline->commands[i];
         if (is_out(command, node)) {
@@ -344,6 +347,7 @@ static quern_status read_node(struct qn_route *route, int node, int64_t end_ns, 
                                                  &command->reply, err);
         }
     }
+    connection->lenient_until_mono_ns = 0;
     status = status == QUERN_OK ? qn_connection_expect_no_more(connection, err) : status;
     return status != QUERN_OK && go_on(route, node, status, err) ? QUERN_OK : status;
 }
