@@ -145,9 +145,11 @@ typedef enum quern_action {
     QUERN_ACTION_RESTORE = 7         /* from the trash, to the state that it had */
 } quern_action;
 
-/* quern_task_edit.deadline_at_ms, .retention_ms: none. */
+/* quern_task_edit.deadline_at_ms, .retention_ms: none; .kill_after_ms, .cpu_ms, .memory_max: that
+ * of the handler. */
 #define QUERN_DEADLINE_NONE (-1)
 #define QUERN_RETENTION_NONE (-1)
+#define QUERN_RUN_LIMIT_NONE (-1)
 
 /* What an operator changes in a task that waits, see quern_inspector_task_edit; 0: as it is. */
 struct quern_task_info;
@@ -157,13 +159,17 @@ typedef struct quern_task_edit {
     int32_t set_payload;    /* 1: it is replaced */
     int32_t set_priority;   /* 1: this, too; on Redis QUERN_E_UNSUPPORTED */
     int32_t priority;       /* as that of quern_task */
-    int32_t reserved;       /* 0 */
+    int32_t set_retry;      /* 1: this, too */
     int64_t process_at_ms;  /* of a scheduled task or a retry: run at this moment */
     int64_t delay_ms;       /* the same, this long from now; excludes process_at_ms */
     int64_t retry_max;      /* QUERN_RETRY_NEVER: none; never less than its retries so far */
     int64_t timeout_ms;     /* QUERN_TIMEOUT_NEVER: none */
     int64_t deadline_at_ms; /* QUERN_DEADLINE_NONE: none */
     int64_t retention_ms;   /* QUERN_RETENTION_NONE: none */
+    int64_t kill_after_ms;  /* these three as those of quern_task; QUERN_RUN_LIMIT_NONE: none */
+    int64_t cpu_ms;
+    int64_t memory_max;
+    quern_retry_policy retry;
     const struct quern_task_info *seen; /* only if it is as it was here; NULL: as it is now */
 } quern_task_edit;
 

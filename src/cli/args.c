@@ -166,6 +166,11 @@ static bool parse_number(struct qn_args *args, const struct qn_option *option, c
     return ok && option->never && *ret_number == 0 ? refuse_0(args, option) : ok;
 }
 
+static bool is_never(const struct qn_option *option, const char *text)
+{
+    return option->never && strcmp(text, "never") == 0;
+}
+
 static bool parse_value(struct qn_args *args, const struct qn_option *option, const char *text,
                         int64_t *ret_number)
 {
@@ -178,12 +183,16 @@ static bool parse_value(struct qn_args *args, const struct qn_option *option, co
     case QN_OPTION_DURATION:
         return parse_number(args, option, text, ret_number);
     case QN_OPTION_SIZE:
+        if (is_never(option, text)) {
+            *ret_number = -1;
+            return true;
+        }
         if (qn_size_parse(text, ret_number, &err) != QUERN_OK) {
             return set_problem(args, "--%s: %s", option->name, err.text);
         }
         return true;
     case QN_OPTION_MOMENT:
-        if (option->never && strcmp(text, "never") == 0) {
+        if (is_never(option, text)) {
             *ret_number = -1;
             return true;
         }

@@ -34,7 +34,7 @@ struct qn_option {
     const char *alias; /* a shorter name, or one that other programs have; NULL: none */
     bool unlisted;     /* help names it without a line, for lack of room: see the manual */
     bool never;        /* a limit that "never" or -1 turns off (number is -1); 0 is refused. Of a
-                        * moment only "never" */
+                        * moment or a size only "never" */
 };
 
 #define QN_OPTION_MAX 48 /* of one verb; of these 18 or so fit the help's screen */

@@ -11,6 +11,7 @@
 #include "broker/find.h"
 #include "quern/search.h"
 #include "task/limits.h"
+#include "task/retry.h"
 
 static quern_status refuse(const char *field, const char *rule, quern_error *err)
 {
@@ -52,6 +53,27 @@ static quern_status check_numbers(const quern_task_edit *edit, quern_error *err)
     return QUERN_OK;
 }
 
+static bool is_limit(int64_t ms)
+{
+    return ms >= QUERN_RUN_LIMIT_NONE && ms <= QN_DURATION_MS_MAX;
+}
+
+static quern_status check_limits(const quern_task_edit *edit, quern_error *err)
+{
+    if (!is_limit(edit->kill_after_ms) || !is_limit(edit->cpu_ms)) {
+        return refuse("kill_after_ms and cpu_ms", "from 0 to 100 years, or QUERN_RUN_LIMIT_NONE",
+                      err);
+    }
+    if (edit->memory_max < QUERN_RUN_LIMIT_NONE ||
+        (edit->memory_max > 0 && edit->memory_max < QN_MEMORY_MAX_MIN)) {
+        return refuse("memory_max", "at least 1048576 (1 MiB), or QUERN_RUN_LIMIT_NONE", err);
+    }
+    if (edit->set_retry == 0 && edit->retry.kind != 0) {
+        return refuse("set_retry", "1 if a policy is given", err);
+    }
+    return qn_retry_policy_check(&edit->retry, err);
+}
+
 static quern_status check_payload(const quern_task_edit *edit, quern_error *err)
 {
     if (edit->payload_size > QN_PAYLOAD_SIZE_LIMIT) {
@@ -68,9 +90,10 @@ static quern_status check_payload(const quern_task_edit *edit, quern_error *err)
 
 static bool changes_anything(const quern_task_edit *edit)
 {
-    return edit->set_payload != 0 || edit->set_priority != 0 || edit->delay_ms != 0 ||
-           edit->process_at_ms != 0 || edit->retry_max != 0 || edit->timeout_ms != 0 ||
-           edit->deadline_at_ms != 0 || edit->retention_ms != 0;
+    int64_t limits = edit->kill_after_ms | edit->cpu_ms | edit->memory_max;
+    return edit->set_payload != 0 || edit->set_priority != 0 || edit->set_retry != 0 ||
+           limits != 0 || edit->delay_ms != 0 || edit->process_at_ms != 0 || edit->retry_max != 0 ||
+           edit->timeout_ms != 0 || edit->deadline_at_ms != 0 || edit->retention_ms != 0;
 }
 
 static bool is_flag(int32_t number)
@@ -80,8 +103,8 @@ static bool is_flag(int32_t number)
 
 static quern_status check_edit(const quern_task_edit *edit, quern_error *err)
 {
-    if (edit->reserved != 0 || !is_flag(edit->set_payload) || !is_flag(edit->set_priority)) {
-        return refuse("set_payload and set_priority", "0 or 1, and reserved 0", err);
+    if (!is_flag(edit->set_payload) || !is_flag(edit->set_priority) || !is_flag(edit->set_retry)) {
+        return refuse("set_payload, set_priority and set_retry", "0 or 1", err);
     }
     quern_status status = check_payload(edit, err);
     if (status == QUERN_OK) {
@@ -89,6 +112,9 @@ static quern_status check_edit(const quern_task_edit *edit, quern_error *err)
     }
     if (status == QUERN_OK) {
         status = check_numbers(edit, err);
+    }
+    if (status == QUERN_OK) {
+        status = check_limits(edit, err);
     }
     return status == QUERN_OK && !changes_anything(edit)
                ? qn_error_set(err, QUERN_E_INVALID, "edit: nothing is to be changed")
@@ -105,6 +131,9 @@ quern_status qn_edit_take(struct qn_bytes given, quern_task_edit *ret_edit, quer
     }
     if (status == QUERN_OK && ret_edit->payload == NULL) {
         ret_edit->payload = "";
+    }
+    if (status == QUERN_OK && ret_edit->retry.kind != QN_BACKOFF_DEFAULT) {
+        ret_edit->retry = qn_retry_policy_resolve(&ret_edit->retry, NULL, NULL);
     }
     return status;
 }

@@ -37,7 +37,7 @@ SIZE(quern_scheduler_options, 96);
 SIZE(quern_task, 208);
 SIZE(quern_task_filter, 64);
 SIZE(quern_search, 72);
-SIZE(quern_task_edit, 88);
+SIZE(quern_task_edit, 136);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
 SIZE(quern_worker_check, 96);

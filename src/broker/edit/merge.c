@@ -20,6 +20,13 @@ static quern_task_state state_of(const quern_task_info *info)
     return is_aside ? QUERN_TASK_PENDING : info->task.state;
 }
 
+static bool same_limits(const struct qn_task *before, const struct qn_task *now)
+{
+    return before->kill_after_ms == now->kill_after_ms && before->cpu_ms == now->cpu_ms &&
+           before->memory_max == now->memory_max && before->retry.kind == now->retry.kind &&
+           before->retry.base_ms == now->retry.base_ms && before->retry.cap_ms == now->retry.cap_ms;
+}
+
 /* In all that an edit may change, or that decides whether it makes sense. */
 static bool is_as_seen(const quern_task_info *seen, const quern_task_info *info)
 {
@@ -29,7 +36,7 @@ static bool is_as_seen(const quern_task_info *seen, const quern_task_info *info)
            seen->retry_count == info->retry_count && before->retry_max == now->retry_max &&
            before->timeout_ms == now->timeout_ms && before->retention_ms == now->retention_ms &&
            before->deadline_at_ms == now->deadline_at_ms && before->priority == now->priority &&
-           strcmp(before->type, now->type) == 0 &&
+           same_limits(before, now) && strcmp(before->type, now->type) == 0 &&
            same_bytes(before->payload, before->payload_size, now->payload, now->payload_size);
 }
 
@@ -92,6 +99,12 @@ static void merge_options(const quern_task_edit *edit, const quern_task_info *in
     task->timeout_ms = merge_number(task->timeout_ms, edit->timeout_ms);
     task->deadline_at_ms = merge_number(task->deadline_at_ms, edit->deadline_at_ms);
     task->retention_ms = merge_number(task->retention_ms, edit->retention_ms);
+    task->kill_after_ms = merge_number(task->kill_after_ms, edit->kill_after_ms);
+    task->cpu_ms = merge_number(task->cpu_ms, edit->cpu_ms);
+    task->memory_max = merge_number(task->memory_max, edit->memory_max);
+    if (edit->set_retry != 0) {
+        task->retry = edit->retry;
+    }
 }
 
 /* The moment by which it must have started moves along. */

@@ -18,14 +18,16 @@ class EditTest(CliTest):
         self.enqueue("t", "old", "--id", "a", "--in", "1h")
         self.assertEqual(self.ok("task", "edit", "a", "--payload", "new", "--in", "2h",
                                  "--retry-max", "3", "--timeout", "never",
-                                 "--deadline", "2100-01-02T03:04:05Z", "--retention", "1500ms"),
+                                 "--deadline", "2100-01-02T03:04:05Z", "--retention", "1500ms",
+                                 "--backoff", "fixed:2s", "--kill-after", "3s", "--memory", "2M"),
                          "1 task edited")
         task = self.task("a")
         self.assertEqual((task["payload"], task["retry_max"], task["timeout_ms"]), ("new", 3, -1))
         self.assertEqual((task["deadline_at_ms"], task["retention_ms"]), (4102542245000, 1500))
+        self.assertEqual((task["kill_after_ms"], task["memory_max"]), (3000, 2 << 20))
         self.assertGreater(task["due_at_ms"] - task["enqueued_at_ms"], 7_100_000)
         self.ok("task", "edit", "a", "--payload", "-", "--deadline", "never", "--retention",
-                "never", stdin="from stdin\n")
+                "never", "--kill-after", "never", "--memory", "never", stdin="from stdin\n")
         task = self.task("a")
         self.assertEqual(task["payload"], "from stdin\n")
         self.assertEqual((task["deadline_at_ms"], task["retention_ms"]), (None, 0))

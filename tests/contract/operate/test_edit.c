@@ -113,6 +113,39 @@ static void options_that_become_whole_seconds_are_so(struct contract *c)
     assert_int_equal(contract_state(c, "default", "a"), 0);
 }
 
+static void backoff_and_limits_of_a_run_change(struct contract *c)
+{
+    contract_put(c, "default", "a");
+    must_edit(c, "a",
+              &(quern_task_edit){.kill_after_ms = 1500,
+                                 .cpu_ms = 7000,
+                                 .memory_max = 1 << 20,
+                                 .set_retry = 1,
+                                 .retry = QUERN_BACKOFF_FIXED(250)});
+    quern_task_info *after = read_task(c, "a");
+    assert_int_equal(quern_task_info_kill_after_ms(after), 1500);
+    assert_int_equal(quern_task_info_cpu_ms(after), 7000);
+    assert_int_equal(quern_task_info_memory_max(after), 1 << 20);
+    assert_int_equal(quern_task_info_retry(after).base_ms, 250);
+    quern_task_info_free(after);
+    struct qn_leased *run = contract_take_id(c, "default", "a");
+    assert_int_equal(run->task.kill_after_ms, 1500);
+    assert_int_equal(run->task.memory_max, 1 << 20);
+    assert_int_equal(run->task.retry.base_ms, 250);
+    contract_finish(c, run, QN_RETRY);
+    must_edit(c, "a",
+              &(quern_task_edit){.kill_after_ms = QUERN_RUN_LIMIT_NONE,
+                                 .cpu_ms = QUERN_RUN_LIMIT_NONE,
+                                 .memory_max = QUERN_RUN_LIMIT_NONE,
+                                 .set_retry = 1});
+    after = read_task(c, "a");
+    assert_int_equal(quern_task_info_kill_after_ms(after), 0);
+    assert_int_equal(quern_task_info_cpu_ms(after), 0);
+    assert_int_equal(quern_task_info_memory_max(after), 0);
+    assert_int_equal(quern_task_info_retry(after).kind, 0);
+    quern_task_info_free(after);
+}
+
 static void priority_moves_a_task_before_the_others(struct contract *c)
 {
     quern_error err = {0};
@@ -387,14 +420,15 @@ static void lock_stays_that_of_the_first_payload(struct contract *c)
 static void absurd_edits_are_refused(struct contract *c)
 {
     static const quern_task_edit wrong[] = {
-        {.reserved = 1},        {.set_payload = 0},
+        {.set_retry = 2},       {.set_payload = 0},
         {.set_payload = 2},     {.set_payload = 1, .payload_size = 5},
         {.delay_ms = -1},       {.delay_ms = 1, .process_at_ms = 1},
         {.process_at_ms = -1},  {.retry_max = -2},
         {.timeout_ms = -2},     {.retention_ms = -2},
         {.deadline_at_ms = -2}, {.priority = 1},
         {.set_priority = 2},    {.set_priority = 1, .priority = 101},
-        {.payload = "x"}};
+        {.payload = "x"},       {.kill_after_ms = -2},
+        {.memory_max = 5},      {.retry = QUERN_BACKOFF_FIXED(5)}};
     quern_error err = {0};
     contract_enqueue(c, &(quern_task){.type = "t", .id = "a", .delay_ms = MINUTE_MS});
     for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
@@ -405,6 +439,7 @@ static void absurd_edits_are_refused(struct contract *c)
 static const struct contract_test tests[] = {
     CONTRACT_TEST(payload_and_options_change_and_the_rest_stays),
     CONTRACT_TEST(options_that_become_whole_seconds_are_so),
+    CONTRACT_TEST(backoff_and_limits_of_a_run_change),
     CONTRACT_TEST(priority_moves_a_task_before_the_others),
     CONTRACT_TEST(moment_by_which_it_must_start_moves_along),
     CONTRACT_TEST(query_edits_each_task_once),

@@ -8,6 +8,8 @@
 #include "broker/sqlite/operate/operate_sql.h"
 #include "broker/sqlite/queue/locks.h"
 #include "broker/sqlite/run/delay_clock.h"
+#include "broker/sqlite/run/enqueue_sql.h"
+#include "broker/sqlite/schema/run_limits.h"
 #include "broker/sqlite/store/tables.h"
 #include "broker/sqlite/store/transaction.h"
 #include "broker/sqlite/wake/waiters.h"
@@ -63,9 +65,25 @@ static void bind_moment(struct qn_query *query, const struct editing *editing,
     qn_query_int(query, edited->task.start_by_at_ms);
 }
 
+static void bind_retry(struct qn_query *query, const struct qn_task *task)
+{
+    qn_query_int(query, task->retry.kind);
+    qn_query_int(query, task->retry.base_ms);
+    qn_query_int(query, task->retry.cap_ms);
+}
+
+/* From now on leases look at the terms of the queue's tasks. */
+static quern_status begin_terms(struct editing *editing, quern_error *err)
+{
+    struct qn_query query = qn_query_start(editing->conn, sql_terms_begin);
+    qn_query_int(&query, editing->queue_no);
+    return qn_query_run(&query, NULL, err);
+}
+
 static quern_status write_task(struct editing *editing, const struct qn_edited *edited,
                                quern_error *err)
 {
+    char limits[QN_RUN_LIMITS_SIZE];
     const struct qn_task *task = &edited->task;
     struct qn_query query = qn_query_start(editing->conn, sql_task_edit);
     qn_query_int(&query, editing->seq);
@@ -78,7 +96,12 @@ static quern_status write_task(struct editing *editing, const struct qn_edited *
     qn_query_int(&query, task->priority);
     qn_query_int(&query, QN_PRIORITY_STEP);
     qn_query_int(&query, task->deadline_at_ms);
+    qn_query_text(&query, qn_run_limits_write(task, limits));
+    bind_retry(&query, task);
     quern_status status = qn_query_run(&query, NULL, err);
+    if (status == QUERN_OK && qn_run_limits_any(task)) {
+        status = begin_terms(editing, err);
+    }
     editing->wake = editing->wake || edited->at_ms != 0;
     return status == QUERN_OK && edited->at_ms != 0 && editing->has_lock
                ? qn_locks_waits(editing->conn, editing->seq, edited->at_ms, editing->now_ms, err)

@@ -26,6 +26,10 @@ enum option {
     EDIT_TIMEOUT,
     EDIT_DEADLINE,
     EDIT_RETENTION,
+    EDIT_BACKOFF,
+    EDIT_KILL_AFTER,
+    EDIT_CPU,
+    EDIT_MEMORY,
     EDIT_PRIORITY,
     EDIT_MATCH,
     EDIT_STATE,
@@ -47,6 +51,13 @@ const struct qn_option qn_edit_options[QN_EDIT_OPTION_COUNT] = {
                        QN_OPTION_MOMENT, .never = true},
     [EDIT_RETENTION] = {"retention", "D", "keep it this long when it is done, or never",
                         QN_OPTION_DURATION, .never = true},
+    [EDIT_BACKOFF] = {"backoff", "WHAT", "asynq, fixed:D or exponential:D[:CAP]", QN_OPTION_TEXT},
+    [EDIT_KILL_AFTER] = {"kill-after", "D", "of one run, as of enqueue, or never",
+                         QN_OPTION_DURATION, .unlisted = true, .never = true},
+    [EDIT_CPU] = {"cpu", "D", "of one run, as of enqueue, or never", QN_OPTION_DURATION,
+                  .unlisted = true, .never = true},
+    [EDIT_MEMORY] = {"memory", "SIZE", "of one run, as of enqueue, or never", QN_OPTION_SIZE,
+                     .unlisted = true, .never = true},
     [EDIT_PRIORITY] = {"priority", "N", "-100 to 100 (SQLite only)", QN_OPTION_COUNT,
                        .min = -QN_PRIORITY_MAX, .max = QN_PRIORITY_MAX},
     [EDIT_MATCH] = {"match", "QUERY", "all that fulfil it, as of task list", QN_OPTION_TEXT},
@@ -87,6 +98,10 @@ static int read_edit(const struct qn_cli *cli, struct qn_task_parts *parts,
     if (exit_code == QN_EXIT_OK) {
         exit_code = qn_task_options_payload(cli, qn_args_text(args, EDIT_PAYLOAD), parts, &task);
     }
+    const char *backoff = qn_args_text(args, EDIT_BACKOFF);
+    if (exit_code == QN_EXIT_OK && backoff != NULL) {
+        exit_code = qn_task_options_backoff(cli, backoff, &task.retry);
+    }
     *ret_edit = (quern_task_edit){.payload = task.payload,
                                   .payload_size = task.payload_size,
                                   .set_payload = qn_args_given(args, EDIT_PAYLOAD),
@@ -97,7 +112,12 @@ static int read_edit(const struct qn_cli *cli, struct qn_task_parts *parts,
                                   .retry_max = qn_args_number(args, EDIT_RETRY_MAX, 0),
                                   .timeout_ms = qn_args_number(args, EDIT_TIMEOUT, 0),
                                   .deadline_at_ms = qn_args_number(args, EDIT_DEADLINE, 0),
-                                  .retention_ms = qn_args_number(args, EDIT_RETENTION, 0)};
+                                  .retention_ms = qn_args_number(args, EDIT_RETENTION, 0),
+                                  .kill_after_ms = qn_args_number(args, EDIT_KILL_AFTER, 0),
+                                  .cpu_ms = qn_args_number(args, EDIT_CPU, 0),
+                                  .memory_max = qn_args_number(args, EDIT_MEMORY, 0),
+                                  .set_retry = backoff != NULL,
+                                  .retry = task.retry};
     return exit_code;
 }
 

@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 
-#define QN_EDIT_OPTION_COUNT 13
+#define QN_EDIT_OPTION_COUNT 17
 extern const struct qn_option qn_edit_options[QN_EDIT_OPTION_COUNT];
 
 int qn_edit_run(struct qn_cli *cli);
