@@ -92,6 +92,7 @@ extern const struct qn_noun qn_noun_stats;
 extern const struct qn_noun qn_noun_task;
 extern const struct qn_noun qn_noun_trash;
 extern const struct qn_noun qn_noun_version;
+extern const struct qn_noun qn_noun_watch;
 extern const struct qn_noun qn_noun_work;
 extern const struct qn_noun qn_noun_worker;
 

@@ -43,7 +43,6 @@ void qn_help_main(const struct qn_cli *cli, FILE *out)
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }
     (void)fprintf(out,
-                  "\n"
                   "  --broker URL  a file or redis[s]://host:port; else QUERN_BROKER, REDIS_URL\n"
                   "  --context NAME, --config FILE, --json, --no-retry, -h, --version; "
                   "completion\n"

@@ -30,6 +30,7 @@ static const struct {
     {"", "rm", "task delete"},
     {"", "show", "task inspect"},
     {"", "status", "stats"},
+    {"", "tail", "watch"},
     {"", "top", "worker list"},
     {"limit", "add", "limit set"},
     {"limit", "delete", "limit remove"},

@@ -25,7 +25,7 @@ class HelpTest(CliTest):
     def verbs(self):
         """Every noun and verb that the help pages name."""
         found = [["completion"]]  # it stands below the list
-        for noun in re.findall(r"^  (\w+) ", self.page().split("\n\n")[1], re.M):
+        for noun in re.findall(r"^  (\w+) ", self.page().split("\n\n")[1].split("\n  --")[0], re.M):
             page = self.page(noun)
             if " VERB ..." not in page.splitlines()[0]:
                 found.append([noun])
