@@ -40,6 +40,17 @@ class ConfigTest(CliTest):
         self.assertEqual(values["quiet"], ("true", "file", "6"))
         self.assertEqual(values["lease"], (None, "default", ""))
 
+    def test_broker_comes_from_its_variables(self):
+        self.configure("[context a]\nbroker = a.db\n")
+        def broker(**env):
+            return self.values("stats", env=env)["broker"]
+        self.assertEqual(broker(QUERN_CONTEXT="a"), ("a.db", "environment", "QUERN_CONTEXT"))
+        self.assertEqual(broker(QUERN_BROKER="b.db", REDIS_URL="redis://x"),
+                         ("b.db", "environment", "QUERN_BROKER"))
+        self.assertEqual(broker(REDIS_URL="redis://u:secret@x"),
+                         ("redis://u:***@x", "environment", "REDIS_URL"))
+        self.assertEqual(broker()[1:], ("default", ""))
+
     def test_repeated_option_comes_from_one_source(self):
         self.configure("[work]\nqueue = a\nqueue = b\n")
         def queues(*line, env=None):
@@ -190,6 +201,15 @@ class ConfigTest(CliTest):
                          {"file": path, "ok": True, "faults": []})
         self.assertIn("there is no configuration file", self.fails(EXIT_CONFIG, "config", "check"))
         self.assertIn("No such file", self.fails(EXIT_CONFIG, "config", "check", "nowhere"))
+
+    def test_check_is_of_the_file_alone(self):
+        path = self.write("bad.conf", "context = b\n[work]\nconcurrency = x\n")
+        env = {"QUERN_WORK_CONCURRENCY": "3", "QUERN_BROKER": "a.db", "QUERN_WORK_HOST": "h"}
+        message = self.fails(EXIT_CONFIG, "config", "check", path, env=env)
+        self.assertIn(":3: --concurrency: 'x'", message)
+        self.assertIn(":1: there is no [context b]", message)
+        good = self.write("good.conf", "[work]\nconcurrency = 3\n")
+        self.ok("config", "check", good, env={"QUERN_WORK_CONCURRENCY": "x"})
 
     def test_fault_of_another_section_harms_no_verb(self):
         self.configure(f"broker = {self.broker}\n[work]\nconcurrency = x\n[db info]\nwhat\n"

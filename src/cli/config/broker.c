@@ -240,7 +240,8 @@ static struct qn_config_choice look(const struct qn_cli *cli, enum qn_global opt
     case QN_SOURCE_FILE:
         return in_file(cli, section, option);
     case QN_SOURCE_ENVIRONMENT:
-        choice.text = variable(is_broker ? "QUERN_BROKER" : "QUERN_CONTEXT");
+        choice.text =
+            cli->config->only_file ? NULL : variable(is_broker ? "QUERN_BROKER" : "QUERN_CONTEXT");
         break;
     case QN_SOURCE_LINE:
         choice.text = cli->args.globals[option].text;

@@ -238,6 +238,9 @@ static bool apply_variable(struct qn_cli *cli, const char *where, const struct q
 static bool apply_environment(struct qn_cli *cli)
 {
     static const enum qn_global of_all[] = {QN_GLOBAL_JSON, QN_GLOBAL_NO_RETRY};
+    if (cli->config->only_file) {
+        return true;
+    }
     for (size_t i = 0; i < cli->args.option_count; i++) {
         if (!apply_variable(cli, cli->where, &cli->args.options[i])) {
             return false;

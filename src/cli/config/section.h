@@ -13,6 +13,7 @@ struct qn_config {
     struct qn_ini ini;
     struct qn_arena arena; /* of values of the environment */
     char *url;             /* a secret.h text, owned; cli->configured_url */
+    bool only_file;        /* the environment is left out: the file itself is judged */
     char why[QN_CONFIG_WHY_SIZE];
 };
 

@@ -5,6 +5,7 @@
  * check reads every section as its verb would, so each has at most one fault; show reads that of
  * one verb, with the words behind "--" as its command line. Neither opens a broker. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory/alloc.h"
@@ -171,6 +172,7 @@ static int run_check(struct qn_cli *cli)
         qn_cli_message(cli, "there is no configuration file: name it, or see --config");
         return QN_EXIT_CONFIG;
     } else {
+        cli->config->only_file = true;
         check_all(&checking);
     }
     int exit_code = report(&checking);
@@ -213,6 +215,12 @@ static void mask(const char *text, char out[VALUE_SIZE])
     out[used] = '\0';
 }
 
+static bool is_set(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text != NULL && text[0] != '\0';
+}
+
 static void describe(const struct showing *showing, const struct qn_option *option,
                      const struct qn_option_value *value, char out[VALUE_SIZE])
 {
@@ -227,7 +235,10 @@ static void describe(const struct showing *showing, const struct qn_option *opti
         break;
     case QN_SOURCE_ENVIRONMENT:
         qn_variable_name(is_global ? "" : showing->cli->where, option, variable);
-        (void)snprintf(out, VALUE_SIZE, "%s", variable);
+        (void)snprintf(out, VALUE_SIZE, "%s",
+                       option != &qn_args_globals[QN_GLOBAL_BROKER] || is_set(variable) ? variable
+                       : is_set("QUERN_CONTEXT") ? "QUERN_CONTEXT"
+                                                 : "REDIS_URL");
         break;
     case QN_SOURCE_LINE:
         (void)snprintf(out, VALUE_SIZE, "command line");
@@ -293,7 +304,9 @@ static void add_broker(struct showing *showing)
 {
     struct qn_cli *cli = (struct qn_cli *)(uintptr_t)showing->cli;
     const struct qn_config_choice choice = qn_config_broker_choice(cli);
-    const struct qn_option_value value = {.source = choice.source, .line = choice.line};
+    bool is_theirs = choice.text == NULL && is_set("REDIS_URL");
+    const struct qn_option_value value = {
+        .source = is_theirs ? QN_SOURCE_ENVIRONMENT : choice.source, .line = choice.line};
     const char *url = NULL;
     if (choice.text != NULL && choice.option == QN_GLOBAL_CONTEXT) {
         add(showing, &qn_args_globals[QN_GLOBAL_CONTEXT], choice.text, &value);
