@@ -81,6 +81,7 @@ extern const struct qn_noun qn_noun_config;
 extern const struct qn_noun qn_noun_db;
 extern const struct qn_noun qn_noun_doctor;
 extern const struct qn_noun qn_noun_enqueue;
+extern const struct qn_noun qn_noun_error;
 extern const struct qn_noun qn_noun_health;
 extern const struct qn_noun qn_noun_help;
 extern const struct qn_noun qn_noun_internal; /* in no table: see main.c */

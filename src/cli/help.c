@@ -33,12 +33,12 @@ const struct qn_verb *qn_cli_find_verb(const struct qn_noun *noun, const char *n
 
 void qn_help_main(const struct qn_cli *cli, FILE *out)
 {
-    (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...\n\n");
+    (void)fprintf(out, "usage: quern [--broker URL] [--json] VERB ...    (also: bench)\n\n");
     for (size_t i = 0; i < cli->noun_count; i++) {
         const char *name = cli->nouns[i]->name;
         if (strcmp(name, "version") == 0 || strcmp(name, "help") == 0 ||
-            strcmp(name, "completion") == 0) {
-            continue; /* they are below */
+            strcmp(name, "completion") == 0 || strcmp(name, "bench") == 0) {
+            continue; /* they are above and below */
         }
         (void)fprintf(out, "  %-11s %s\n", cli->nouns[i]->name, cli->nouns[i]->summary);
     }

@@ -16,6 +16,7 @@ static const struct {
     {"", "archive", "task archive"},
     {"", "cancel", "task cancel"},
     {"", "delete", "task delete"},
+    {"", "errors", "error list"},
     {"", "inspect", "task inspect"},
     {"", "kill", "task cancel"},
     {"", "list", "task list"},

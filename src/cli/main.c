@@ -20,10 +20,10 @@
 #include "cli/output/terminal.h"
 
 static const struct qn_noun *const nouns[] = {
-    &qn_noun_enqueue, &qn_noun_work,       &qn_noun_schedule, &qn_noun_task,    &qn_noun_trash,
-    &qn_noun_queue,   &qn_noun_limit,      &qn_noun_worker,   &qn_noun_health,  &qn_noun_stats,
-    &qn_noun_watch,   &qn_noun_db,         &qn_noun_metrics,  &qn_noun_doctor,  &qn_noun_config,
-    &qn_noun_bench,   &qn_noun_completion, &qn_noun_help,     &qn_noun_version,
+    &qn_noun_enqueue, &qn_noun_work,  &qn_noun_schedule,   &qn_noun_task,    &qn_noun_trash,
+    &qn_noun_queue,   &qn_noun_limit, &qn_noun_worker,     &qn_noun_health,  &qn_noun_stats,
+    &qn_noun_watch,   &qn_noun_error, &qn_noun_db,         &qn_noun_metrics, &qn_noun_doctor,
+    &qn_noun_config,  &qn_noun_bench, &qn_noun_completion, &qn_noun_help,    &qn_noun_version,
 };
 
 /* `names` are the words that are allowed in place of `word`, after `noun`. */

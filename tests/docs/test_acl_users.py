@@ -143,6 +143,7 @@ class AclTest(QuernTest):
         self.act("worker", "enqueue", "mail", "ann", "--id", "one")
         for words in (["stats"], ["queue", "list"], ["queue", "inspect", "default"],
                       ["queue", "history", "default"], ["task", "list"], ["task", "inspect", "one"],
+                      ["error", "list"],
                       ["worker", "list"], ["metrics"]):
             self.act("reader", *words)
         result = self.run_quern("--broker", self.url("reader"), "task", "delete",
@@ -188,7 +189,7 @@ class AclTest(QuernTest):
         act("task", "cancel", "a", "--then", "archive")
         self.until(lambda: state() == "archived", "the run is cancelled")
         for words in (["stats", "-v"], ["queue", "list"], ["queue", "history", "other"],
-                      ["task", "list"], ["worker", "list"], ["db", "info"],
+                      ["task", "list"], ["worker", "list"], ["error", "list"], ["db", "info"],
                       ["task", "edit", "a", "--retry-max", "3"], *self.moves_of_one_server,
                       ["task", "run", "a"], ["task", "archive", "c"], ["task", "delete", "c"],
                       ["task", "archive", "grouped"], ["task", "run", "grouped"],
