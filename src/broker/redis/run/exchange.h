@@ -97,6 +97,7 @@ struct qn_redis_lease_batch {
     size_t parts[QN_QUEUES_MAX];     /* that have come from the call that begins with this queue */
     uint32_t waiting[QN_QUEUES_MAX]; /* spread: tasks that may be there */
     uint32_t solo_queue;             /* of the exchange, as it was asked */
+    size_t turn;                     /* spread: the queue that may give charged tasks, or a lock */
     size_t aside_count;              /* late or unreadable, in all parts */
     bool ended_early;                /* the latest part: its size, or many ids without a task */
     struct qn_slab slab;             /* of the runs */

@@ -87,9 +87,9 @@ local function is_elsewhere(prefix, id, state)
     return type(redis.pcall('ZSCORE', prefix .. place, id)) == 'string'
 end
 
--- A replay: the same runs, as far as they are still under their tokens. An empty answer is not kept
--- the first time: a worker that did not get it may as well lease now, and that is kept. For a
--- request that is sent again it is kept, so that a late copy leases nothing for a dead worker.
+-- A replay: the same runs, as far as they are still under their tokens, whatever the room is now.
+-- An empty answer is not kept the first time: a worker that did not get it may as well lease now,
+-- and that is kept. For a request sent again it is, so that a late copy leases nothing.
 local session_key = KEYS[1] .. 'quern:s:' .. ARGV[1] .. ':l'
 local kept = session_find(session_key, ARGV[2])
 -- A request for the solo lock ("a") is useless if no queue has charged tasks.
@@ -113,7 +113,8 @@ if odd_queues or solo ~= 48 and solo ~= 97 then
         end
     end
 end
-if room == 0 and not rare or kept == '' then
+local is_again = ARGV[3] == '-1'
+if room == 0 and not rare and not kept and not is_again or kept == '' then
     return now_text .. (rare and rare.head(' 0') or ' 0 0')
 elseif kept then
     local parts = {cmsgpack.unpack(kept)}
@@ -150,7 +151,6 @@ elseif kept then
         return reply
     end
 end
-local is_again = ARGV[3] == '-1'
 if rare and rare.step(kept) then
     if is_again then
         session_keep(session_key, ARGV[2], '')

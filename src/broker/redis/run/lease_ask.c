@@ -10,7 +10,7 @@
  *
  * Charged tasks and the solo lock are matters of one queue at a time: a script knows nothing of
  * those that run beside it. The queues have their turns at them by the sequence of the request, so
- * that a repeated request is the same. */
+ * that a repeated request is the same; where the quotas are rows, those that have one. */
 #include "base/bug.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/run/exchange.h"
@@ -44,19 +44,35 @@ static bool may_wait(const struct qn_redis_lease_batch *batch)
     return exchange->in_rows && batch->may_split && !exchange->again && room_left(batch) > 0;
 }
 
+/* The queue whose turn it is. A row may be as long as an exchange: were it the turn of any queue,
+ * one of them could miss its turn each time. */
+static size_t choose_turn(const struct qn_exchange *exchange, const uint32_t *want)
+{
+    size_t queues[QN_QUEUES_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < exchange->queue_count; i++) {
+        bool is_asked = !exchange->in_rows || (want[i] > 0 && !exchange->queues[i].skip);
+        if (is_asked) {
+            queues[count++] = i;
+        }
+    }
+    return count == 0 ? 0 : queues[exchange->stamp.sequence % count];
+}
+
 static void plan_spread(struct qn_redis_lease_batch *batch)
 {
     const struct qn_exchange *exchange = batch->exchange;
     uint32_t want[QN_QUEUES_MAX];
-    size_t turn = (size_t)(exchange->stamp.sequence % exchange->queue_count);
-    size_t solo = exchange->solo == QN_SOLO_ASK ? turn : batch->solo_queue;
     uint32_t starts = starts_left(batch);
     bool is_first = batch->round_count == 0;
     if (is_first) {
         qn_lease_share_first(exchange, batch->solo_queue, room_left(batch), want);
+        batch->turn = choose_turn(exchange, want);
     } else {
         qn_lease_share_again(exchange, batch->waiting, room_left(batch), want);
     }
+    size_t turn = batch->turn;
+    size_t solo = exchange->solo == QN_SOLO_ASK ? turn : batch->solo_queue;
     batch->call_count = 0;
     for (size_t i = 0; i < exchange->queue_count; i++) {
         if (is_first && want[i] == 0 && may_wait(batch)) {
@@ -147,7 +163,9 @@ static void put_call(struct qn_pipeline *pipeline, struct qn_redis_lease_batch *
     }
     qn_keys_add_session(pipeline, exchange->stamp.session);
     qn_pipeline_uint(pipeline, QN_BUG(REPLAY_IGNORED) ? 0 : exchange->stamp.sequence);
-    bool again = exchange->again && parts == 0;
+    /* A later round may ask this queue for runs yet: then no empty answer may be kept now. */
+    bool may_follow = call->room == 0 && room_left(batch) > 0;
+    bool again = exchange->again && parts == 0 && !may_follow;
     qn_pipeline_int(pipeline, again ? -1 : (int64_t)parts);
     qn_pipeline_uint(pipeline, call->room);
     qn_pipeline_int(pipeline, exchange->lease_ms);
