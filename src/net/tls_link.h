@@ -32,9 +32,9 @@ ssize_t qn_tls_link_receive(struct qn_tls_link *link, void *data, size_t size);
 short qn_tls_link_events(const struct qn_tls_link *link, short events);
 /* Whether a receive may bring something without any event: bytes that poll does not know of. */
 bool qn_tls_link_has_bytes(const struct qn_tls_link *link);
-/* As qn_socket_is_stale; takes messages of TLS itself in, which are no reason. */
 /* How many bytes the peer has sent so far, those of a record that is not whole yet included. */
 uint64_t qn_tls_link_received(const struct qn_tls_link *link);
+/* As qn_socket_is_stale; takes messages of TLS itself in, which are no reason. */
 bool qn_tls_link_is_stale(struct qn_tls_link *link);
 /* After a failure; valid until close. */
 const char *qn_tls_link_why(const struct qn_tls_link *link);
