@@ -89,6 +89,14 @@ class run
     {
         return quern_run_retry_count(run_);
     }
+    std::string_view traceparent() const noexcept
+    {
+        return quern_run_traceparent(run_);
+    }
+    std::string_view tracestate() const noexcept
+    {
+        return quern_run_tracestate(run_);
+    }
     std::uint64_t fence() const noexcept
     {
         return quern_run_fence(run_);

@@ -39,6 +39,11 @@ QUERN_API quern_cause quern_run_cause(const quern_run *run);
 QUERN_API uint64_t quern_run_fence(const quern_run *run);
 /* When this attempt is cancelled: the earlier of its timeout and the task's deadline; 0: never. */
 QUERN_API int64_t quern_run_deadline_at_ms(const quern_run *run);
+/* The trace of this run, for quern_task.traceparent and tracestate of tasks that its handler
+ * enqueues, and for other calls that it makes: those of its task's headers, if they are valid. "":
+ * it has none. They live as long as the task. */
+QUERN_API const char *quern_run_traceparent(const quern_run *run);
+QUERN_API const char *quern_run_tracestate(const quern_run *run);
 
 /* True once the run should end: timeout, deadline, a lost lease, a cancellation, or shutdown. */
 QUERN_API bool quern_run_cancelled(const quern_run *run);

@@ -117,6 +117,12 @@ typedef struct quern_task {
     int64_t kill_after_ms; /* as that of quern_handler_options: from its cancellation to its end */
     int64_t cpu_ms;        /* of processor time; rounded up to a second */
     int64_t memory_max;    /* bytes of address space; at least 1 MiB */
+    /* The trace that it belongs to, as W3C Trace Context writes it: "00-TRACE-SPAN-FLAGS", and what
+     * vendors add. They become the headers "traceparent" and "tracestate", in place of those that
+     * `headers` has, unless there are 64 others. NULL, and a text that is not valid, change
+     * nothing. See quern_run_traceparent. For a handler these are NULL. */
+    const char *traceparent;
+    const char *tracestate;
 } quern_task;
 
 /* Names and numbers are those of asynq. */

@@ -130,6 +130,8 @@ struct task {
     milliseconds kill_after{0};
     milliseconds cpu{0};
     std::int64_t memory_max = 0;
+    std::string traceparent{};
+    std::string tracestate{};
 
     /* The C struct, valid as long as this task and `space` live and do not change. */
     quern_task view(std::vector<quern_header> &space) const
@@ -164,6 +166,8 @@ struct task {
         out.kill_after_ms = kill_after.count();
         out.cpu_ms = cpu.count();
         out.memory_max = memory_max;
+        out.traceparent = detail::text_or_null(traceparent);
+        out.tracestate = detail::text_or_null(tracestate);
         return out;
     }
 };

@@ -70,7 +70,8 @@ typedef struct quern_run_report {
     int32_t outcome;   /* a quern_outcome */
     bool applied;      /* false: the broker refused it as stale */
     uint8_t reserved[3];
-    int64_t run_ns; /* how long the handler ran */
+    int64_t run_ns;       /* how long the handler ran */
+    const char *trace_id; /* 32 digits of hex, of the header "traceparent"; "": none */
 } quern_run_report;
 
 typedef struct quern_worker_options {

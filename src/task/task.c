@@ -19,6 +19,7 @@
 #include "task/limits.h"
 #include "task/name.h"
 #include "task/retry.h"
+#include "task/trace/trace_headers.h"
 
 #define UNIQUE_MS_MIN 1000
 
@@ -317,6 +318,26 @@ static quern_status prepare_headers(struct preparation *p)
     return QUERN_OK;
 }
 
+/* After the headers. A caller passes on what it was given, so no text is an error. */
+static quern_status prepare_trace(struct preparation *p)
+{
+    const quern_task *in = p->in;
+    struct qn_trace_context context;
+    struct qn_trace_headers headers = {p->task.headers, p->task.header_count};
+    if (!qn_trace_context_parse(in->traceparent, &context)) {
+        return QUERN_OK;
+    }
+    const char *state = qn_trace_context_check_state(in->tracestate) ? in->tracestate : NULL;
+    char *parent = qn_arena_alloc(p->arena, QN_TRACEPARENT_SIZE);
+    if (parent == NULL || !qn_trace_headers_put(&headers, parent, state, p->arena)) {
+        return qn_error_nomem(p->err);
+    }
+    qn_trace_context_format(&context, parent);
+    p->task.headers = headers.headers;
+    p->task.header_count = headers.count;
+    return QUERN_OK;
+}
+
 quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *terms,
                              struct qn_arena *arena, struct qn_task *ret_task, quern_error *err)
 {
@@ -342,6 +363,9 @@ quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *t
     }
     if (status == QUERN_OK) {
         status = prepare_headers(&p);
+    }
+    if (status == QUERN_OK && in->traceparent != NULL) {
+        status = prepare_trace(&p);
     }
     if (status == QUERN_OK) {
         *ret_task = p.task;

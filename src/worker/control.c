@@ -39,11 +39,13 @@ static void log_each(struct quern_worker *worker, const struct noted_run *noted,
     int64_t now_mono_ns = qn_clock_mono_ns();
     for (size_t i = 0; i < count; i++) {
         const struct qn_task *task = &noted[i].run->leased->task;
+        char trace[QN_TRACE_ID_SIZE];
         const char *cancelled = quern_run_cancel_reason(noted[i].run);
         QN_LOG(&worker->log, QUERN_LOG_INFO, "run", QN_LOG_TEXT("phase", noted[i].phase),
                QN_LOG_NUMBER("for_ms", (now_mono_ns - noted[i].since_mono_ns) / QN_NS_PER_MS),
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
                QN_LOG_TEXT("id", task->id),
+               QN_LOG_TEXT("trace_id", qn_run_trace_id(noted[i].run, trace)),
                QN_LOG_TEXT("cancelled", cancelled[0] == '\0' ? NULL : cancelled));
     }
     (void)pthread_mutex_lock(&worker->mutex);

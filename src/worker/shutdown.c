@@ -337,10 +337,12 @@ void qn_shutdown_log_unconfirmed(struct quern_worker *worker)
     struct quern_run **runs = list_unconfirmed(worker, &count, &owes);
     for (size_t i = 0; runs != NULL && i < count; i++) {
         const struct qn_task *task = &runs[i]->leased->task;
+        char trace[QN_TRACE_ID_SIZE];
         if (runs[i]->started_at_mono_ns != 0 && runs[i]->verdict.offered) {
             QN_LOG(&worker->log, QUERN_LOG_WARN, "outcome not confirmed, the task may run again",
                    QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-                   QN_LOG_TEXT("id", task->id));
+                   QN_LOG_TEXT("id", task->id),
+                   QN_LOG_TEXT("trace_id", qn_run_trace_id(runs[i], trace)));
         }
     }
     if (count > 0) {

@@ -267,11 +267,15 @@ static void checkpoints_reach_the_next_run(const std::string &url)
     CHECK(done.retry_max() == 2 && done.cpu_ms() == 90000);
 }
 
+static constexpr const char *parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 static void lambdas_keep_what_they_capture(const std::string &url)
 {
     quern::client client(url);
     quern::task task = task_of("kept", std::string_view("a\0b", 3));
     task.headers = {{"lang", "de"}};
+    task.traceparent = parent;
+    task.tracestate = "a=b";
     task.retention = 1h;
     task.start_within = 1h;
     task.priority = url.find("redis") == std::string::npos ? 7 : 0;
@@ -299,6 +303,7 @@ static void lambdas_keep_what_they_capture(const std::string &url)
                 CHECK(kept.payload().size() == 3 && !run.cancelled() && run.fence() > 0);
                 CHECK(run.write_progress(50, "half") == QUERN_OK);
                 CHECK(!run.task_id().empty() && run.queue() == "default" && run.crash_count() == 0);
+                CHECK(run.traceparent() == parent && run.tracestate() == "a=b");
                 CHECK(run.cause() == QUERN_CAUSE_NONE && run.cancel_fd() >= 0);
                 run.write_result(*seen + std::string(kept.payload()));
                 return quern::outcome::done;

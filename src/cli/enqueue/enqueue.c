@@ -5,6 +5,7 @@
  * An option that is left out is 0, which is the default in that struct. With --wait the task's end
  * is awaited, and its result is printed in place of its id. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -18,6 +19,7 @@
 #include "message/id.h"
 #include "task/limits.h"
 #include "task/task.h"
+#include "task/trace/trace_headers.h"
 
 enum option {
     OPTION_ID = QN_TASK_OPTION_COUNT,
@@ -191,6 +193,17 @@ static int check_options(const struct qn_cli *cli)
     return QN_EXIT_OK;
 }
 
+/* What runs this program may have a trace of its own, as the handler of a task has. A header that
+ * was given wins. */
+static void continue_trace(quern_task *task)
+{
+    const struct qn_trace_headers headers = {task->headers, task->header_count};
+    if (qn_trace_headers_parent(headers) == NULL) {
+        task->traceparent = getenv("TRACEPARENT");
+        task->tracestate = getenv("TRACESTATE");
+    }
+}
+
 static int run_enqueue(struct qn_cli *cli)
 {
     const struct qn_args *args = &cli->args;
@@ -208,6 +221,7 @@ static int run_enqueue(struct qn_cli *cli)
         if (qn_args_given(args, OPTION_WAIT) && task.retention_ms == 0) {
             task.retention_ms = QN_WAIT_RETENTION_MS;
         }
+        continue_trace(&task);
         const quern_client_options how = client_options(cli);
         exit_code =
             from != NULL ? qn_import(cli, from, &task, &how) : enqueue_operands(cli, &parts, &task);

@@ -22,6 +22,7 @@
 #include "cli/output/base64.h"
 #include "task/limits.h"
 #include "task/policy.h"
+#include "task/trace/trace_headers.h"
 
 #define MS_PER_S 1000.0
 
@@ -282,6 +283,10 @@ static quern_status read_headers(struct qn_import_line *line, const char *key, j
     }
     line->task.headers = line->headers;
     line->task.header_count = count;
+    if (qn_trace_headers_parent((struct qn_trace_headers){line->headers, count}) != NULL) {
+        line->task.traceparent = NULL; /* of this program: the task has its own */
+        line->task.tracestate = NULL;
+    }
     return QUERN_OK;
 }
 

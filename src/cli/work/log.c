@@ -229,6 +229,9 @@ static void print_json(struct qn_work_log *log, const quern_run_report *report)
                   report->type, "outcome", outcome_name(report), "applied", report->applied,
                   "run_ms", (double)report->run_ns / QN_NS_PER_MS);
     qn_json_set_text(qn_memory_must(object), "error", report->error);
+    if (report->trace_id[0] != '\0') {
+        qn_json_set_text(object, "trace_id", report->trace_id);
+    }
     (void)qn_json_print(object);
     if (fflush(stdout) != 0) {
         int code = errno;
@@ -253,6 +256,7 @@ void qn_work_log_run(const quern_run_report *report, void *user)
         QN_LOG(&log->lines, QUERN_LOG_DEBUG, "run ended",
                QN_LOG_TEXT("outcome", outcome_name(report)), QN_LOG_TEXT("queue", report->queue),
                QN_LOG_TEXT("type", report->type), QN_LOG_TEXT("id", report->id),
+               QN_LOG_TEXT("trace_id", report->trace_id[0] != '\0' ? report->trace_id : NULL),
                QN_LOG_NUMBER("us", report->run_ns / NS_PER_US));
     }
 }

@@ -3,7 +3,6 @@
 #include "worker/exec/environment.h"
 
 #include <string.h>
-#include <strings.h>
 
 /* Of the variables for headers. Linux takes 128 KiB for one and, mostly, 2 MiB for all. */
 enum { HEADER_BYTES_MAX = 65536, HEADER_NAME_SIZE = QN_NAME_SIZE_MAX + 32 };
@@ -72,27 +71,14 @@ static void add_headers(struct qn_environment *environment, const quern_task *ta
               qn_arena_printf(environment->arena, "QUERN_HEADERS_OMITTED=%zu", omitted));
 }
 
-static const char *find_header(const quern_task *task, const char *name)
+/* The names of OpenTelemetry. Without a trace the worker's own stay, as in any child. */
+static void add_trace(struct qn_environment *environment, const quern_run *run)
 {
-    for (size_t i = 0; i < task->header_count; i++) {
-        const char *value = task->headers[i].value;
-        if (strcasecmp(task->headers[i].name, name) == 0 && value != NULL &&
-            strlen(value) <= QN_HEADER_VALUE_SIZE_MAX) {
-            return value;
-        }
-    }
-    return NULL;
-}
-
-/* The names of OpenTelemetry. Without the header the worker's own stay, as in any child. */
-static void add_trace(struct qn_environment *environment, const quern_task *task)
-{
-    const char *parent = find_header(task, "traceparent");
-    const char *state = find_header(task, "tracestate");
-    if (parent != NULL) {
+    const char *parent = quern_run_traceparent(run);
+    if (parent[0] != '\0') {
         add_entry(environment, qn_arena_printf(environment->arena, "TRACEPARENT=%s", parent));
         add_entry(environment,
-                  qn_arena_printf(environment->arena, "TRACESTATE=%s", state != NULL ? state : ""));
+                  qn_arena_printf(environment->arena, "TRACESTATE=%s", quern_run_tracestate(run)));
     }
 }
 
@@ -116,7 +102,7 @@ bool qn_environment_make(struct qn_environment *environment, const quern_run *ru
     add_entry(environment, deadline_at_ms != 0 ? qn_arena_printf(arena, "QUERN_DEADLINE=%lld",
                                                                  (long long)deadline_at_ms / 1000)
                                                : qn_arena_printf(arena, "QUERN_DEADLINE="));
-    add_trace(environment, task);
+    add_trace(environment, run);
     add_headers(environment, task);
     return !environment->out_of_memory;
 }

@@ -24,6 +24,7 @@
 #include "base/memory/alloc.h"
 #include "base/text/hash.h"
 #include "base/text/str.h"
+#include "task/trace/trace_headers.h"
 #include "worker/internal.h"
 #include "worker/run/mux.h"
 
@@ -148,16 +149,20 @@ static void log_type(struct qn_unknown *unknown, struct quern_worker *worker,
         return;
     }
     type->aside_count++;
+    char text[QN_TRACE_ID_SIZE];
+    const struct qn_trace_headers headers = {task->headers, task->header_count};
+    const char *trace = qn_trace_headers_id(headers, text);
     if (is_new) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "no handler here, left to other workers",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace));
     }
     if (level >= WARN_AFTER && now_mono_ns >= type->log_at_mono_ns) {
         type->log_at_mono_ns = now_mono_ns + WARN_AGAIN_MS * QN_NS_PER_MS;
         QN_LOG(&worker->log, QUERN_LOG_WARN, "no worker takes tasks of this type",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("put_aside", type->aside_count));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace),
+               QN_LOG_NUMBER("put_aside", type->aside_count));
         type->aside_count = 0;
     }
 }

@@ -100,10 +100,12 @@ static bool settle(struct quern_worker *worker, struct batch *batch, bool answer
     }
     (void)pthread_mutex_unlock(&worker->mutex);
     for (size_t i = 0; i < batch->count; i++) {
+        char trace[QN_TRACE_ID_SIZE];
         if (lost[i]) {
             QN_LOG(&worker->log, QUERN_LOG_WARN, "lease lost",
                    QN_LOG_TEXT("queue", quern_run_queue(batch->runs[i])),
-                   QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])));
+                   QN_LOG_TEXT("id", quern_run_task_id(batch->runs[i])),
+                   QN_LOG_TEXT("trace_id", qn_run_trace_id(batch->runs[i], trace)));
         }
     }
     qn_run_release_all(batch->runs, batch->count, &worker->mutex);

@@ -122,6 +122,7 @@ static void log_given_up(struct quern_worker *worker, struct given_up *given_up)
 {
     for (size_t i = 0; i < given_up->count; i++) {
         const struct quern_run *run = given_up->runs[i];
+        char trace[QN_TRACE_ID_SIZE];
         QN_LOG(&worker->log, QUERN_LOG_ERROR, "handler ignores its cancellation",
                QN_LOG_TEXT("child", run->in_child ? "killed" : NULL),
                QN_LOG_TEXT("thread", run->in_child ? NULL
@@ -130,6 +131,7 @@ static void log_given_up(struct quern_worker *worker, struct given_up *given_up)
                QN_LOG_TEXT("queue", quern_run_queue(run)),
                QN_LOG_TEXT("type", run->leased->task.type),
                QN_LOG_TEXT("id", quern_run_task_id(run)),
+               QN_LOG_TEXT("trace_id", qn_run_trace_id(run, trace)),
                QN_LOG_TEXT("reason", quern_run_cancel_reason(run)));
     }
     qn_run_release_all(given_up->runs, given_up->count, &worker->mutex);

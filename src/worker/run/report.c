@@ -109,31 +109,37 @@ static void log_run(struct quern_worker *worker, const struct quern_run *run,
     }
     const struct qn_task *task = &run->leased->task;
     char error[LOGGED_ERROR_SIZE];
+    char trace[QN_TRACE_ID_SIZE];
     if (run->verdict.error != NULL) {
         (void)snprintf(error, sizeof error, "%s", run->verdict.error);
     }
     QN_LOG(&worker->log, level, what, QN_LOG_TEXT("queue", task->queue),
            QN_LOG_TEXT("type", task->type), QN_LOG_TEXT("id", task->id),
+           QN_LOG_TEXT("trace_id", qn_run_trace_id(run, trace)),
            QN_LOG_TEXT("error", run->verdict.error == NULL ? NULL : error));
 }
 
 void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
 {
     const struct qn_task *task = &run->leased->task;
+    char text[QN_TRACE_ID_SIZE];
+    const char *trace = qn_run_trace_id(run, text);
     if (run->output_dropped > 0) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "output of a command was cut",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_NUMBER("dropped_bytes", run->output_dropped));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace),
+               QN_LOG_NUMBER("dropped_bytes", run->output_dropped));
     }
     if (run->progress_garbled) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "progress of a command was cut or is not UTF-8",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace));
     }
     if (run->wrong_order != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_WARN, "a line on descriptor 3 is no order, it is ignored",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("line", run->wrong_order),
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace),
+               QN_LOG_TEXT("line", run->wrong_order),
                QN_LOG_TEXT("orders", "retry-in=30s, snooze=5m, no-retry=CLASS, error-class=CLASS"));
     }
     if (run->replaced != NULL) {
@@ -144,7 +150,8 @@ void qn_report_output(struct quern_worker *worker, const struct quern_run *run)
     if (run->stderr_text != NULL) {
         QN_LOG(&worker->log, QUERN_LOG_INFO, "stderr of a command that succeeded",
                QN_LOG_TEXT("queue", task->queue), QN_LOG_TEXT("type", task->type),
-               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("stderr", run->stderr_text));
+               QN_LOG_TEXT("id", task->id), QN_LOG_TEXT("trace_id", trace),
+               QN_LOG_TEXT("stderr", run->stderr_text));
     }
 }
 
@@ -158,6 +165,8 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
     }
     const struct qn_task *task = &run->leased->task;
     int64_t ended_at_ns = run->phase == QN_RUN_FENCED ? qn_clock_mono_ns() : run->ended_at_mono_ns;
+    char text[QN_TRACE_ID_SIZE];
+    const char *trace = qn_run_trace_id(run, text);
     const quern_run_report report = {
         .id = task->id,
         .queue = task->queue,
@@ -166,6 +175,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
         .outcome = run->verdict.outcome,
         .applied = applied != QN_STALE,
         .run_ns = ended_at_ns > run->started_at_mono_ns ? ended_at_ns - run->started_at_mono_ns : 0,
+        .trace_id = trace != NULL ? trace : "",
     };
     (void)pthread_mutex_lock(&worker->log.mutex);
     worker->options.on_run(&report, worker->options.user);

@@ -23,6 +23,7 @@
 #include "task/limits.h"
 #include "task/name.h"
 #include "task/task.h"
+#include "task/trace/trace_headers.h"
 
 struct quern_run *qn_run_new(struct qn_slab *slab, struct qn_leased *take_leased,
                              const struct qn_run_sink *sink, void *owner)
@@ -194,6 +195,28 @@ quern_cause quern_run_cause(const quern_run *run)
 uint64_t quern_run_fence(const quern_run *run)
 {
     return run->leased->fence;
+}
+
+static struct qn_trace_headers trace_headers(const struct quern_run *run)
+{
+    return (struct qn_trace_headers){run->view.headers, run->view.header_count};
+}
+
+const char *quern_run_traceparent(const quern_run *run)
+{
+    const char *parent = qn_trace_headers_parent(trace_headers(run));
+    return parent != NULL ? parent : "";
+}
+
+const char *quern_run_tracestate(const quern_run *run)
+{
+    const char *state = qn_trace_headers_state(trace_headers(run));
+    return state != NULL ? state : "";
+}
+
+const char *qn_run_trace_id(const struct quern_run *run, char text[QN_TRACE_ID_SIZE])
+{
+    return qn_trace_headers_id(trace_headers(run), text);
 }
 
 int64_t quern_run_deadline_at_ms(const quern_run *run)

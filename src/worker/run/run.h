@@ -16,6 +16,7 @@
 #include "quern/run.h"
 #include "task/limits.h"
 #include "task/past_runs.h"
+#include "trace/context.h"
 #include "worker/policy/handler_options.h"
 
 struct qn_launcher;
@@ -183,6 +184,8 @@ enum qn_cancel_reason qn_run_cancel_reason(const struct quern_run *run);
 /* Its handler waits for something that is no part of its task (held), or begins with that now: its
  * timeout runs from here. A deadline is a moment, and stays. The handler's thread. */
 void qn_run_hold_clock(struct quern_run *run, bool held);
+/* The trace of its task, for the log; NULL: none. Returns `text`. */
+const char *qn_run_trace_id(const struct quern_run *run, char text[QN_TRACE_ID_SIZE]);
 /* Frees the texts of a checkpoint that a handler has made. */
 void qn_run_free_change(struct qn_task_change *change);
 /* In how long the task is to run again, by the wall clock; -1: its handler has not said. */

@@ -12,6 +12,8 @@ import time
 import lib_cli
 from lib_cli import CliTest, only
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 
 class EnvironmentTest(CliTest):
     def seen(self, *task, options=()):
@@ -31,17 +33,19 @@ class EnvironmentTest(CliTest):
         self.env.update({"QUERN_HEADER_OLD": "of the worker", "TRACEPARENT": "of the worker"})
         seen = self.seen("--header", "x-user=ann", "--header", "X_User=bob", "--header", "a b=c",
                          "--header", "text=two\nlines", "--header", "empty=",
-                         "--header", "traceparent=00-ab-cd-01")
+                         "--header", "traceparent=" + PARENT)
         headers = {name: value for name, value in seen.items() if name.startswith("QUERN_HEADER_")}
         self.assertEqual(headers, {"QUERN_HEADER_X_USER": "ann", "QUERN_HEADER_EMPTY": "",
                                    "QUERN_HEADER_TEXT": "two\nlines",
-                                   "QUERN_HEADER_TRACEPARENT": "00-ab-cd-01"})
+                                   "QUERN_HEADER_TRACEPARENT": PARENT})
         self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "2")  # a second X_USER, and a blank
-        self.assertEqual((seen["TRACEPARENT"], seen["TRACESTATE"]), ("00-ab-cd-01", ""))
+        self.assertEqual((seen["TRACEPARENT"], seen["TRACESTATE"]), (PARENT, ""))
         self.assertEqual(self.seen()["TRACEPARENT"], "of the worker")
+        seen = self.seen("--header", "traceparent=00-ab-cd-01", "--header", "tracestate=a=b")
+        self.assertEqual(seen["TRACEPARENT"], "of the worker")  # what is not valid is dropped
 
     def test_all_64_headers_are_there(self):
-        seen = self.seen("--header", "traceparent=00-ab-cd-01",
+        seen = self.seen("--header", "traceparent=" + PARENT,
                          *(word for number in range(63)
                            for word in ("--header", f"h{number}={number}")))
         self.assertEqual(seen["QUERN_HEADERS_OMITTED"], "0")
