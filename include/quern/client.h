@@ -8,6 +8,7 @@
 #define QUERN_CLIENT_H
 
 #include "quern/task.h"
+#include "quern/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,6 +45,9 @@ typedef struct quern_client_options {
     int64_t interval_max_ms;
     uint32_t max_retries;
     uint32_t reserved_too; /* 0 */
+    /* Each task that is enqueued gets a span, and a trace if it has none. It must outlive the
+     * client. NULL: none, and a trace is passed on as it is. */
+    quern_tracer *tracer;
 } quern_client_options;
 
 /* Opens a broker for enqueueing. url: a path or "sqlite:///path/file.db", created if it does not

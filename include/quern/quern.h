@@ -46,6 +46,7 @@
 #include "quern/search.h"
 #include "quern/status.h"
 #include "quern/task.h"
+#include "quern/trace.h"
 #include "quern/version.h"
 #include "quern/worker.h"
 

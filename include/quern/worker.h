@@ -8,6 +8,7 @@
 
 #include "quern/log.h"
 #include "quern/mux.h"
+#include "quern/trace.h"
 #include "quern/zygote.h"
 
 #ifdef __cplusplus
@@ -157,6 +158,8 @@ typedef struct quern_worker_options {
      * below it are to be left out by on_log. By a thread of the worker, also while another callback
      * runs. NULL: such a command is refused. */
     void (*on_log_level)(quern_log_level level, void *user);
+    /* Each run gets a span, and one for its wait before. It must outlive the worker. NULL: none. */
+    quern_tracer *tracer;
 } quern_worker_options;
 
 /* Opens the broker of `url` (see quern_client_open) for running tasks with `mux`, which must

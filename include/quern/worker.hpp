@@ -54,6 +54,7 @@ struct worker_options {
     milliseconds interval_max{0};
     std::uint32_t max_retries = 0;
     std::function<void(quern_log_level)> on_log_level{}; /* beside the others */
+    quern_tracer *tracer = nullptr; /* see quern/trace.h; it must outlive the worker */
 };
 
 /* Runs the handlers of a mux, which it owns. */
@@ -242,6 +243,7 @@ class worker
             out.strict_priority = options.strict_priority;
             out.drain = options.drain;
             out.no_wait = options.no_wait;
+            out.tracer = options.tracer;
             out.until_idle = options.until_idle;
             out.shutdown_timeout_ms = options.shutdown_timeout.count();
             out.lease_ms = options.lease.count();

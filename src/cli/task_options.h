@@ -69,7 +69,7 @@ enum qn_task_option {
         {"group", "NAME", "store it as part of this group", QN_OPTION_TEXT}, \
     [QN_TASK_LIMIT_KEY] = \
         {"limit-key", "KEY", "whose it is: keys take turns, have limits", \
-        QN_OPTION_TEXT}, \
+        QN_OPTION_TEXT, .unlisted = true}, \
     [QN_TASK_HEADER] = \
         {"header", "K=V", "a header; may be repeated", QN_OPTION_TEXT, \
         .repeats = true}, \

@@ -94,6 +94,7 @@ quern_status quern_client_enqueue_batch_sized(quern_client *client, const quern_
             .tasks = (const char *)tasks + first * task_size,
             .task_size = task_size,
             .results = results == NULL ? NULL : results + first,
+            .began = qn_request_begin(client),
         };
         request.count =
             measure(request.tasks, task_size, left < most ? left : most, &request.payload_bytes);

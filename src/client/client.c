@@ -84,6 +84,7 @@ quern_status quern_client_open_sized(const char *url, const quern_client_options
     client->payload_size_max = options.payload_size_max;
     client->room_wait_ms = options.room_wait_ms;
     client->no_wait = options.no_wait;
+    client->tracer = options.tracer;
     client->pace = qn_link_pace(&options, url);
     status = qn_link_open(url, &options, &client->broker, err);
     if (status != QUERN_OK) {
@@ -185,6 +186,7 @@ quern_status quern_client_enqueue_sized(quern_client *client, const quern_task *
         .count = 1,
         .payload_bytes = in.payload_size,
         .wants_info = ret_info != NULL,
+        .began = qn_request_begin(client),
     };
     qn_room_request(client, &request, qn_room_until_mono_ns(client));
     quern_status refusal = request.failed ? request.error.code : QUERN_OK;

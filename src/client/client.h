@@ -31,6 +31,7 @@ struct quern_client {
     int64_t room_wait_ms;
     struct qn_pace pace; /* of the options and the URL; 0: not given */
     bool no_wait;
+    quern_tracer *tracer; /* NULL: none */
 
     pthread_mutex_t mutex;
     pthread_cond_t idle;    /* calls is 0 */

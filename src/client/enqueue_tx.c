@@ -21,6 +21,7 @@ struct part {
     quern_status broker_status; /* of the step as a whole */
     size_t failed_index;
     quern_error error; /* of the task at failed_index */
+    struct qn_began began;
     size_t prepared_count;
     size_t indexes[QN_BATCH_MAX]; /* of the prepared tasks in `tasks` */
     struct qn_task prepared[QN_BATCH_MAX];
@@ -73,6 +74,7 @@ static void part_store(quern_client *client, struct part *part, sqlite3 *db, str
         const struct qn_task *task = &part->prepared[i];
         quern_status one = status != QUERN_OK ? status : part->statuses[i];
         const char *holder = status == QUERN_OK ? part->holders[i] : NULL;
+        qn_request_trace(client, part->began, task, one);
         qn_request_set_stored(part->results, part->indexes[i], one,
                               (struct qn_stored_ids){task->id, holder});
         if (one == QUERN_OK) {
@@ -107,6 +109,7 @@ static quern_status enqueue_parts(quern_client *client, sqlite3 *db, struct part
             }
             continue;
         }
+        part->began = qn_request_begin(client);
         part_prepare(client, part, &arena);
         part_store(client, part, db, &arena);
         if (part->failed && first_failure == QUERN_OK) {

@@ -11,6 +11,8 @@
 #include "base/memory/sized.h"
 #include "broker/limit/limit.h"
 #include "client/client.h"
+#include "task/trace/trace_headers.h"
+#include "trace/tracer.h"
 
 quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, struct qn_arena *arena,
                                 struct qn_task *ret_task, quern_error *err)
@@ -21,14 +23,48 @@ quern_status qn_request_prepare(quern_client *client, struct qn_bytes task, stru
         return status;
     }
     pthread_mutex_lock(&client->ids_mutex);
-    const struct qn_task_terms terms = {.now_wall_ms = qn_clock_wall_ms(client->clock),
-                                        .payload_size_max = client->payload_size_max,
-                                        .ids = &client->ids};
+    const struct qn_task_terms terms = {
+        .now_wall_ms = qn_clock_wall_ms(client->clock),
+        .payload_size_max = client->payload_size_max,
+        .ids = &client->ids,
+        .traces = client->tracer != NULL ? qn_tracer_source(client->tracer) : NULL};
     status = qn_task_prepare(&in, &terms, arena, ret_task, err);
     pthread_mutex_unlock(&client->ids_mutex);
     return status == QUERN_OK && ret_task->limit_key != NULL
                ? qn_limit_check_key(client->broker, err)
                : status;
+}
+
+struct qn_began qn_request_begin(const quern_client *client)
+{
+    if (client->tracer == NULL) {
+        return (struct qn_began){0};
+    }
+    return (struct qn_began){qn_clock_wall_ms(client->clock), qn_clock_mono_ns()};
+}
+
+void qn_request_trace(const quern_client *client, struct qn_began began, const struct qn_task *task,
+                      quern_status status)
+{
+    const struct qn_trace_headers headers = {task->headers, task->header_count};
+    struct qn_span span = {.kind = QN_SPAN_ENQUEUE};
+    if (client->tracer == NULL || !qn_trace_headers_find(headers, &span.context)) {
+        return;
+    }
+    span.parent = task->trace_parent;
+    span.started_at_ns = began.wall_ms * QN_NS_PER_MS;
+    span.ended_at_ns = span.started_at_ns + qn_clock_mono_ns() - began.mono_ns;
+    span.state = qn_trace_headers_state(headers);
+    span.queue = task->queue;
+    span.type = task->type;
+    span.id = task->id;
+    span.payload_size = task->payload_size;
+    span.outcome = quern_status_name(status);
+    if (status != QUERN_OK && status != QUERN_E_NOT_REPLICATED) {
+        span.error = quern_status_name(status);
+        span.error_class = span.error;
+    }
+    qn_tracer_add(client->tracer, &span);
 }
 
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err)

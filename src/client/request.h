@@ -19,6 +19,12 @@ enum qn_request_phase {
     QN_REQUEST_DONE
 };
 
+/* When a call began, for spans; 0 where there are none. */
+struct qn_began {
+    int64_t wall_ms;
+    int64_t mono_ns;
+};
+
 /* The tasks that one calling thread stores: at most qn_broker_enqueue_max tasks and, unless it is a
  * single task, at most QN_BATCH_BYTES_MAX of payload, so that a request is never split. It lives
  * on the stack of its thread, which blocks until the phase is done. */
@@ -36,7 +42,8 @@ struct qn_request {
     /* The output; written by the leader, read after done. */
     quern_enqueue_result *results; /* NULL, or `count` of them */
     bool wants_info;               /* of the only task */
-    quern_task_info *info;         /* the only task as it was stored; owned by the caller then */
+    struct qn_began began;
+    quern_task_info *info; /* the only task as it was stored; owned by the caller then */
     char holder[QN_NAME_SIZE_MAX + 1]; /* of the lock of the only task; "": none, or not it */
     bool failed;                       /* the fields below are set */
     quern_status broker_status;        /* QUERN_OK, or how the broker itself failed */
@@ -52,6 +59,10 @@ struct qn_request {
 QUERN_NODISCARD quern_status qn_request_prepare(quern_client *client, struct qn_bytes task,
                                                 struct qn_arena *arena, struct qn_task *ret_task,
                                                 quern_error *err);
+struct qn_began qn_request_begin(const quern_client *client);
+/* Makes the span of a task, whose status is final. */
+void qn_request_trace(const quern_client *client, struct qn_began began, const struct qn_task *task,
+                      quern_status status);
 /* The text for a task that the broker refused: duplicate or conflict. */
 quern_status qn_request_refuse(const struct qn_task *task, quern_status status, quern_error *err);
 /* The same where its queue has as many tasks as it may have: QUERN_E_FULL. */

@@ -59,6 +59,7 @@ static size_t try_part(quern_client *client, struct qn_request *request, size_t 
         .payload_bytes = request->payload_bytes,
         .results = request->results == NULL ? NULL : request->results + first,
         .wants_info = request->wants_info,
+        .began = request->began,
     };
     qn_combine_request(client, &part);
     request->info = part.info;

@@ -173,6 +173,7 @@ static void put_failure(struct qn_store *store, size_t i, const quern_error *err
     } else {
         qn_error_set(&text, status, "enqueue to %s: %s", task->queue, error->text);
     }
+    qn_request_trace(store->client, origin.request->began, task, status);
     qn_request_set_result(origin.request->results, origin.index, status, task->id);
     qn_request_fail(origin.request, origin.index, &text);
     origin.request->broker_status = status;
@@ -193,6 +194,10 @@ static void put_result(struct qn_store *store, size_t i)
     struct qn_origin origin = store->origins[i];
     const char *holder = store->fates[i].holder;
     quern_status status = store->fates[i].status;
+    bool may_get_room = status == QUERN_E_FULL && store->limited && store->client->room_wait_ms > 0;
+    if (!may_get_room) {
+        qn_request_trace(store->client, origin.request->began, &store->prepared[i], status);
+    }
     if (status == QUERN_OK && holder == NULL) {
         return;
     }

@@ -20,6 +20,7 @@
 #include "task/name.h"
 #include "task/retry.h"
 #include "task/trace/trace_headers.h"
+#include "trace/source.h"
 
 #define UNIQUE_MS_MIN 1000
 
@@ -318,16 +319,26 @@ static quern_status prepare_headers(struct preparation *p)
     return QUERN_OK;
 }
 
-/* After the headers. A caller passes on what it was given, so no text is an error. */
-static quern_status prepare_trace(struct preparation *p)
+/* After the headers. A caller passes on what it was given, so no text is an error. With a source of
+ * spans the task gets one, and begins a trace if it has none; else it keeps what it has. */
+static quern_status prepare_trace(struct preparation *p, struct qn_trace_source *traces)
 {
     const quern_task *in = p->in;
     struct qn_trace_context context;
     struct qn_trace_headers headers = {p->task.headers, p->task.header_count};
-    if (!qn_trace_context_parse(in->traceparent, &context)) {
-        return QUERN_OK;
-    }
     const char *state = qn_trace_context_check_state(in->tracestate) ? in->tracestate : NULL;
+    bool has_parent = qn_trace_context_parse(in->traceparent, &context);
+    if (!has_parent) {
+        if (traces == NULL) {
+            return QUERN_OK;
+        }
+        has_parent = qn_trace_headers_find(headers, &context);
+        state = qn_trace_headers_state(headers);
+    }
+    if (traces != NULL && (!has_parent || context.sampled)) {
+        p->task.trace_parent = has_parent ? context.span : 0;
+        qn_trace_source_next(traces, has_parent ? &context : NULL, &context);
+    }
     char *parent = qn_arena_alloc(p->arena, QN_TRACEPARENT_SIZE);
     if (parent == NULL || !qn_trace_headers_put(&headers, parent, state, p->arena)) {
         return qn_error_nomem(p->err);
@@ -364,8 +375,8 @@ quern_status qn_task_prepare(const quern_task *in, const struct qn_task_terms *t
     if (status == QUERN_OK) {
         status = prepare_headers(&p);
     }
-    if (status == QUERN_OK && in->traceparent != NULL) {
-        status = prepare_trace(&p);
+    if (status == QUERN_OK && (in->traceparent != NULL || terms->traces != NULL)) {
+        status = prepare_trace(&p, terms->traces);
     }
     if (status == QUERN_OK) {
         *ret_task = p.task;

@@ -39,13 +39,18 @@ struct qn_task {
     int64_t kill_after_ms; /* these three, of one run; 0: as its handler says */
     int64_t cpu_ms;
     int64_t memory_max;
+    uint64_t trace_parent; /* above its span of enqueue; 0: none */
 };
+
+struct qn_trace_source;
 
 /* The surroundings in which a new task is prepared. */
 struct qn_task_terms {
     int64_t now_wall_ms;
     size_t payload_size_max;
     struct qn_id_source *ids; /* makes the id when there is none */
+    /* Spans of tasks that are enqueued; NULL: none, and the trace is passed on as it is. */
+    struct qn_trace_source *traces;
 };
 /* Checks `in` and fills `ret_task`, whose strings are borrowed from `in` or live in `arena`.
  * QUERN_E_INVALID: the text names the field and the rule. A task with a delay is scheduled, also

@@ -11,7 +11,7 @@
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has changed its size")
 
 #ifdef __LP64__ /* other sizes of pointers are not recorded */
-SIZE(quern_client_options, 112);
+SIZE(quern_client_options, 120);
 SIZE(quern_day, 32);
 SIZE(quern_enqueue_result, 264);
 SIZE(quern_entry, 48);
@@ -40,11 +40,14 @@ SIZE(quern_search, 72);
 SIZE(quern_task_edit, 136);
 SIZE(quern_test_run_options, 40);
 SIZE(quern_tick, 40);
+SIZE(quern_trace_document, 32);
+SIZE(quern_tracer_options, 88);
+SIZE(quern_tracer_stats, 24);
 SIZE(quern_worker_check, 96);
 SIZE(quern_worker_command, 32);
 SIZE(quern_worker_health, 1176);
 SIZE(quern_worker_info, 96);
-SIZE(quern_worker_options, 248);
+SIZE(quern_worker_options, 256);
 SIZE(quern_worker_run_info, 40);
 SIZE(quern_worker_stats, 104);
 SIZE(quern_zygote_options, 24);

@@ -18,6 +18,7 @@ for line in pathlib.Path(PAGE).read_text(encoding="utf-8").splitlines():
 logged = {}
 sources = [*sorted(pathlib.Path("src/worker").rglob("*.c")),
            *sorted(pathlib.Path("src/schedule/group").rglob("*.c")),
+           *sorted(pathlib.Path("src/trace").rglob("*.c")),
            pathlib.Path("src/cli/work/log.c"), pathlib.Path("src/cli/work/config/reconfigure.c"),
            pathlib.Path("src/cli/work/probe/health.c")]
 for source in sources:
@@ -31,6 +32,12 @@ for source in sources:
             logged.setdefault(message, set())
     for message in re.findall(r'qn_log_write\([^"]*"([^"]+)"', text):
         logged.setdefault(re.sub(r"%\w*d", "8", message.replace("%zu %s", "2 runs")), set())
+for source in ("src/trace/tracer.c", "src/cli/otlp/otlp.c"):  # without a field
+    text = pathlib.Path(source).read_text(encoding="utf-8")
+    for message in re.findall(r'qn_log_event\(&tracer->log, \w+, "([^"]+)"', text):
+        logged.setdefault(message, set())
+    for message in re.findall(r'"msg=\\"([^"\\]+)\\""', text):
+        logged.setdefault(message, set())
 for function in re.findall(r"\*describe\(.*?\n}\n",
                            pathlib.Path("src/worker/run/report.c").read_text(encoding="utf-8"),
                            re.DOTALL):

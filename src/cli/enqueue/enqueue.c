@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/enqueue/import.h"
 #include "cli/memory.h"
+#include "cli/otlp/otlp.h"
 #include "cli/output/json.h"
 #include "cli/task_options.h"
 #include "cli/wait/wait.h"
@@ -28,7 +29,8 @@ enum option {
     OPTION_WAIT,
     OPTION_WAIT_ROOM,
     OPTION_WAIT_BROKER,
-    OPTION_WAIT_TIMEOUT
+    OPTION_WAIT_TIMEOUT,
+    OPTION_OTLP /* and the one behind it */
 };
 
 static const struct qn_option options[] = {
@@ -46,6 +48,7 @@ static const struct qn_option options[] = {
                             QN_OPTION_DURATION, .unlisted = true},
     [OPTION_WAIT_TIMEOUT] = {"wait-timeout", "D", "with --wait: give up after this time",
                              QN_OPTION_DURATION, .unlisted = true},
+    QN_OTLP_OPTIONS(OPTION_OTLP),
 };
 
 /* The refusal as a document; the line on stderr comes, too. */
@@ -80,11 +83,12 @@ static int check_task(const struct qn_cli *cli, const quern_task *task)
     return status == QUERN_OK ? QN_EXIT_OK : qn_cli_fail(cli, &err);
 }
 
-static quern_client_options client_options(const struct qn_cli *cli)
+static quern_client_options client_options(const struct qn_cli *cli, const struct qn_otlp *otlp)
 {
     int64_t wait_ms = qn_args_number(&cli->args, OPTION_WAIT_BROKER, 0);
     return (quern_client_options){.room_wait_ms = qn_args_number(&cli->args, OPTION_WAIT_ROOM, 0),
                                   .connect_wait_ms = wait_ms,
+                                  .tracer = qn_otlp_tracer(otlp),
                                   .no_wait = qn_cli_no_retry(cli)};
 }
 
@@ -124,13 +128,12 @@ static int print_stored(const struct qn_cli *cli, const quern_task_info *info, q
     return qn_json_print(object);
 }
 
-static int enqueue_one(struct qn_cli *cli, const quern_task *task)
+static int enqueue_one(struct qn_cli *cli, const quern_task *task, const quern_client_options *how)
 {
     quern_client *client = NULL;
     int exit_code = check_task(cli, task);
     if (exit_code == QN_EXIT_OK) {
-        const quern_client_options how = client_options(cli);
-        exit_code = qn_cli_open_client(cli, &how, &client);
+        exit_code = qn_cli_open_client(cli, how, &client);
     }
     if (exit_code != QN_EXIT_OK) {
         return exit_code;
@@ -156,11 +159,12 @@ static int enqueue_one(struct qn_cli *cli, const quern_task *task)
     return exit_code;
 }
 
-static int enqueue_operands(struct qn_cli *cli, struct qn_task_parts *parts, quern_task *task)
+static int enqueue_operands(struct qn_cli *cli, struct qn_task_parts *parts, quern_task *task,
+                            const quern_client_options *how)
 {
     task->type = qn_args_operand(&cli->args, 0);
     int exit_code = qn_task_options_payload(cli, qn_args_operand(&cli->args, 1), parts, task);
-    return exit_code == QN_EXIT_OK ? enqueue_one(cli, task) : exit_code;
+    return exit_code == QN_EXIT_OK ? enqueue_one(cli, task, how) : exit_code;
 }
 
 /* The rules that the table of options cannot express. */
@@ -222,9 +226,14 @@ static int run_enqueue(struct qn_cli *cli)
             task.retention_ms = QN_WAIT_RETENTION_MS;
         }
         continue_trace(&task);
-        const quern_client_options how = client_options(cli);
-        exit_code =
-            from != NULL ? qn_import(cli, from, &task, &how) : enqueue_operands(cli, &parts, &task);
+        struct qn_otlp *otlp = NULL;
+        exit_code = qn_otlp_open(cli, OPTION_OTLP, NULL, NULL, &otlp);
+        const quern_client_options how = client_options(cli, otlp);
+        if (exit_code == QN_EXIT_OK) {
+            exit_code = from != NULL ? qn_import(cli, from, &task, &how)
+                                     : enqueue_operands(cli, &parts, &task, &how);
+        }
+        qn_otlp_close(otlp);
     }
     qn_task_parts_finish(&parts);
     return exit_code;

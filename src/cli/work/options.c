@@ -69,6 +69,7 @@ const struct qn_option qn_work_options[QN_WORK_OPTION_COUNT] = {
                             QN_OPTION_TEXT, .unlisted = true},
     [OPTION_STALL_TIMEOUT] = {"stall-timeout", "D", "without an answer for D it stalls (30s)",
                               QN_OPTION_DURATION, .min = STALL_TIMEOUT_MS_MIN, .unlisted = true},
+    QN_OTLP_OPTIONS(OPTION_OTLP),
     QN_WORK_CHILDREN_OPTIONS(OPTION_CHILDREN),
     QN_POLICY_OPTIONS(OPTION_POLICIES),
 };

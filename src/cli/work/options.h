@@ -5,6 +5,7 @@
 
 #include "cli/args.h"
 #include "cli/handlers/policies.h"
+#include "cli/otlp/otlp.h"
 #include "cli/work/handlers.h"
 
 enum qn_work_option {
@@ -38,7 +39,8 @@ enum qn_work_option {
     OPTION_PREFETCH,
     OPTION_HEALTH_PORT,
     OPTION_STALL_TIMEOUT,
-    OPTION_CHILDREN, /* and those behind it */
+    OPTION_OTLP,                                          /* and the one behind it */
+    OPTION_CHILDREN = OPTION_OTLP + QN_OTLP_OPTION_COUNT, /* and those behind it */
     OPTION_POLICIES = OPTION_CHILDREN + QN_WORK_CHILDREN_COUNT,
     QN_WORK_OPTION_COUNT = OPTION_POLICIES + QN_POLICY_COUNT
 };

@@ -109,6 +109,7 @@ static quern_worker_options worker_options(struct qn_work *work)
         .lease_ms = qn_args_number(args, OPTION_LEASE, 0),
         .stall_timeout_ms = qn_args_number(args, OPTION_STALL_TIMEOUT, 0),
         .no_wait = work->no_retry,
+        .tracer = qn_otlp_tracer(work->otlp),
         .on_log = on_log,
         .on_run = on_run,
         .on_log_level = on_log_level,
@@ -205,12 +206,23 @@ static void finish_mux(struct qn_work *work)
     work->mux = NULL;
 }
 
+/* Its thread begins here, after zygotes were forked, and lives as long as the worker. */
+static int run_traced(struct qn_work *work, const char *url, int *ret_state_fd)
+{
+    *ret_state_fd = -1;
+    int exit_code = qn_otlp_open(work->cli, OPTION_OTLP, on_log, work, &work->otlp);
+    exit_code = exit_code == QN_EXIT_OK ? run_one(work, url, ret_state_fd) : exit_code;
+    qn_otlp_close(work->otlp);
+    work->otlp = NULL;
+    return exit_code;
+}
+
 /* Where the next program cannot be executed, this one takes over from itself. It has no threads
  * then, as at its start. */
 static int run_worker(struct qn_work *work, const char *url)
 {
     int state_fd = -1;
-    int exit_code = run_one(work, url, &state_fd);
+    int exit_code = run_traced(work, url, &state_fd);
     while (state_fd >= 0) {
         qn_work_signal_serve_end();
         finish_mux(work);
@@ -222,7 +234,7 @@ static int run_worker(struct qn_work *work, const char *url)
         if (exit_code == QN_EXIT_OK) {
             serve(work);
             qn_work_health_start(work);
-            exit_code = run_one(work, url, &state_fd);
+            exit_code = run_traced(work, url, &state_fd);
         }
     }
     return exit_code;

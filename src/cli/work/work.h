@@ -34,6 +34,7 @@ struct qn_work {
     struct qn_work_log log;
     struct qn_work_failed *failed; /* owned; NULL: no run has failed */
     struct qn_work_health *health; /* owned; NULL: it is not served */
+    struct qn_otlp *otlp;          /* owned; NULL: it makes no spans */
 };
 
 #endif

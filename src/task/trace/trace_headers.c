@@ -53,26 +53,32 @@ static bool is_trace(const char *name)
     return strcasecmp(name, PARENT_NAME) == 0 || strcasecmp(name, STATE_NAME) == 0;
 }
 
+size_t qn_trace_headers_fill(struct qn_trace_headers headers, const char *parent, const char *state,
+                             quern_header *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < headers.count; i++) {
+        if (!is_trace(headers.headers[i].name)) {
+            out[count++] = headers.headers[i];
+        }
+    }
+    if (count < QN_HEADER_COUNT_MAX) {
+        out[count++] = (quern_header){PARENT_NAME, parent};
+    }
+    if (count < QN_HEADER_COUNT_MAX && state != NULL) {
+        out[count++] = (quern_header){STATE_NAME, state};
+    }
+    return count;
+}
+
 bool qn_trace_headers_put(struct qn_trace_headers *headers, const char *parent, const char *state,
                           struct qn_arena *arena)
 {
-    size_t count = 0;
     quern_header *copy = qn_arena_alloc(arena, (headers->count + 2) * sizeof *copy);
     if (copy == NULL) {
         return false;
     }
-    for (size_t i = 0; i < headers->count; i++) {
-        if (!is_trace(headers->headers[i].name)) {
-            copy[count++] = headers->headers[i];
-        }
-    }
-    if (count < QN_HEADER_COUNT_MAX) {
-        copy[count++] = (quern_header){PARENT_NAME, parent};
-    }
-    if (count < QN_HEADER_COUNT_MAX && state != NULL) {
-        copy[count++] = (quern_header){STATE_NAME, state};
-    }
+    headers->count = qn_trace_headers_fill(*headers, parent, state, copy);
     headers->headers = copy;
-    headers->count = count;
     return true;
 }

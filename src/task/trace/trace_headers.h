@@ -21,6 +21,11 @@ const char *qn_trace_headers_parent(struct qn_trace_headers headers);
 const char *qn_trace_headers_state(struct qn_trace_headers headers);
 /* The id of its trace, in `text`, for a log; NULL: there is no valid parent. */
 const char *qn_trace_headers_id(struct qn_trace_headers headers, char text[QN_TRACE_ID_SIZE]);
+/* Writes headers without those of a trace, and behind them these, to `out`, which has room for two
+ * more than there are; state NULL: none. Returns how many: where the limit of a task leaves no room
+ * they are left out. */
+size_t qn_trace_headers_fill(struct qn_trace_headers headers, const char *parent, const char *state,
+                             quern_header *out);
 /* Other headers in place of these: with `parent`, and with `state` unless it is NULL, and without
  * those that were there. They live in `arena`; names and values are borrowed. Where there is no
  * room for another header the result is without them. False: out of memory. */

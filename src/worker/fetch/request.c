@@ -13,6 +13,7 @@
 #include "task/isolation.h"
 #include "worker/internal.h"
 #include "worker/run/report.h"
+#include "worker/trace/run_trace.h"
 
 enum {
     REPORT_START_AFTER_MS = 20,
@@ -265,6 +266,7 @@ static void settle_silent(struct quern_worker *worker, struct qn_list *silent)
     while (node != NULL) {
         struct quern_run *run = QN_CONTAINER_OF(node, struct quern_run, phase_node);
         enum qn_applied applied = run->verdict.refused ? QN_STALE : QN_APPLIED;
+        qn_run_trace_end(worker, run, applied);
         qn_report_run(worker, run, applied);
         (void)pthread_mutex_lock(&worker->mutex);
         qn_report_count(worker, run, applied);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* response.c - sends an exchange and takes its answer into the run table.
  *
- * Runs whose outcome was applied (or refused as stale) leave the table. New runs go to the pool in
- * the order in which their queues were drawn; before them runs of charged tasks and those that the
- * broker has noted as started, because these must really start now. A leased task for which there
- * is no memory is given back by the next exchange. */
+ * Runs whose outcome was applied (or refused as stale) leave the table. New runs go to the pool as
+ * their queues were drawn; before them those of charged tasks, and those that the broker has noted
+ * as started and that must start now. A task without memory for it is given back. */
 #include "worker/fetch/response.h"
 
 #include "base/bug.h"
@@ -17,6 +16,7 @@
 #include "worker/run/mux.h"
 #include "worker/run/report.h"
 #include "worker/run/verdict.h"
+#include "worker/trace/run_trace.h"
 
 static void measure_run(struct qn_pump *pump, const struct quern_run *run)
 {
@@ -40,6 +40,7 @@ static void take_applied(struct quern_worker *worker, struct qn_exchange_request
         }
         measure_run(&worker->pump, request->ended[i]);
         qn_report_measure(worker, request->ended[i], request->applied[i]);
+        qn_run_trace_end(worker, request->ended[i], request->applied[i]);
         qn_report_run(worker, request->ended[i], request->applied[i]);
     }
     (void)pthread_mutex_lock(&worker->mutex);
@@ -155,8 +156,6 @@ static void place_run(struct quern_worker *worker, struct quern_run *run)
     if (run->in_child) {
         run->child_item.is_short =
             !run->acks_first && qn_prefetch_is_short(&worker->pump.prefetch, type);
-    }
-    if (run->in_child) {
         const struct qn_task *task = &run->leased->task;
         int64_t memory_max = entry != NULL ? entry->options.memory_max : 0;
         int64_t cpu_ms = entry != NULL ? entry->options.cpu_ms : 0;
@@ -196,6 +195,7 @@ static void make_runs(struct quern_worker *worker, const struct qn_exchange_requ
         pump->log_at_mono_ns = run->unknown ? pump->log_at_mono_ns : 0;
         run->item.execute = qn_execute_item;
         place_run(worker, run);
+        qn_run_trace_begin(worker, run);
         qn_list_append(&queues[leased->queue_index], &run->item.node);
     }
     qn_slab_finish(&slab);

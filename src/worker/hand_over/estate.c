@@ -20,6 +20,7 @@
 #include "worker/internal.h"
 #include "worker/run/execute.h"
 #include "worker/run/mux.h"
+#include "worker/trace/run_trace.h"
 
 #define MARK UINT64_C(0x717565726e657374) /* "quernest" */
 
@@ -399,6 +400,7 @@ struct quern_run *qn_estate_get_run(struct qn_reader *reader, struct quern_worke
     run->entry = qn_mux_find(worker->mux, own->task.type);
     run->item.execute = qn_execute_item;
     run->in_child = true;
+    qn_run_trace_begin(worker, run);
     get_own(reader, run);
     if (!reader->ok) {
         qn_run_free(run);

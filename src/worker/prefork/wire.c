@@ -19,12 +19,13 @@ enum { TEXT_MAX = 1 << 20 }; /* of names and of stderr: a loose limit, far beyon
 
 /* --- The task --------------------------------------------------------------------------- */
 
-static void put_headers(struct qn_writer *writer, const struct qn_task *task)
+/* As the handler is to see them: with the span of the run. */
+static void put_headers(struct qn_writer *writer, const quern_task *view)
 {
-    qn_bytes_put_number(writer, (int64_t)task->header_count);
-    for (size_t i = 0; i < task->header_count; i++) {
-        qn_bytes_put_text(writer, task->headers[i].name);
-        qn_bytes_put_text(writer, task->headers[i].value);
+    qn_bytes_put_number(writer, (int64_t)view->header_count);
+    for (size_t i = 0; i < view->header_count; i++) {
+        qn_bytes_put_text(writer, view->headers[i].name);
+        qn_bytes_put_text(writer, view->headers[i].value);
     }
 }
 
@@ -110,7 +111,7 @@ bool qn_wire_put_task(struct qn_buf *out, const struct quern_run *run,
     qn_bytes_put_text(&writer, task->type);
     qn_bytes_put_text(&writer, task->group);
     qn_bytes_put_text(&writer, task->limit_key);
-    put_headers(&writer, task);
+    put_headers(&writer, &run->view);
     *ret_more = (struct qn_bytes){task->payload, task->payload_size};
     return writer.ok;
 }

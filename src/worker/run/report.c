@@ -182,8 +182,7 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
     (void)pthread_mutex_unlock(&worker->log.mutex);
 }
 
-/* As the fields of quern_worker_stats are named. */
-static const char *outcome_name(const struct quern_run *run, enum qn_applied applied)
+const char *qn_report_outcome(const struct quern_run *run, enum qn_applied applied)
 {
     if (applied == QN_STALE) {
         return "stale";
@@ -225,7 +224,7 @@ void qn_report_measure(struct quern_worker *worker, const struct quern_run *run,
     const struct qn_measured_run measured = {
         .queue = task->queue,
         .type = task->type,
-        .outcome = outcome_name(run, applied),
+        .outcome = qn_report_outcome(run, applied),
         .began = began,
         .is_retried = applied != QN_STALE && applied != QN_ARCHIVED && !run->acked &&
                       run->verdict.kind == QN_RETRY,

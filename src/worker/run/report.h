@@ -19,6 +19,8 @@ void qn_report_run(struct quern_worker *worker, const struct quern_run *run,
 /* Without mutex, by one thread at a time: counts it for the metrics. */
 void qn_report_measure(struct quern_worker *worker, const struct quern_run *run,
                        enum qn_applied applied);
+/* How it ended, as the fields of quern_worker_stats are named. */
+const char *qn_report_outcome(const struct quern_run *run, enum qn_applied applied);
 /* qn_exchange.on_unusable; user: the worker. Logs and counts it. */
 void qn_report_unusable(const struct qn_unusable *unusable, void *user);
 

@@ -71,6 +71,7 @@ void qn_run_free(struct quern_run *run)
     qn_free(run->wrong_order);
     qn_free(run->result);
     qn_free(run->progress);
+    qn_free(run->trace);
     qn_run_free_change(&run->change);
     qn_slab_free(run);
 }

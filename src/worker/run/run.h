@@ -21,6 +21,7 @@
 
 struct qn_launcher;
 struct qn_mux_entry;
+struct qn_run_trace;
 
 enum qn_cancel_reason {
     QN_REASON_NONE = 0,
@@ -129,6 +130,7 @@ struct quern_run {
     struct qn_progress *progress;            /* owned; posted last; NULL: none yet */
     bool progress_is_new;                    /* since it was taken last */
     quern_task view;                         /* passed to the handler */
+    struct qn_run_trace *trace;              /* owned; NULL: it makes no spans */
     int64_t again_in_ms;                     /* (h) -1: not set */
     int64_t again_at_ms;                     /* (h) wall clock, in place of it; -1: not set */
     int outcome;                             /* (h) a quern_outcome, or QN_OUTCOME_CRASHED */

@@ -87,6 +87,13 @@ static void client_names_the_argument_that_is_null(void **state)
     REFUSES("tasks", quern_client_enqueue_batch(t->client, NULL, 1, NULL, &err));
     REFUSES("db", quern_client_enqueue_tx(t->client, NULL, &task, 1, NULL, &err));
     REFUSES("client", quern_client_reload_certificates(NULL, &err));
+    REFUSES("ret_tracer", quern_tracer_new(NULL, NULL, &err));
+    quern_tracer_stats stats = {.sent = 7};
+    quern_tracer_get_stats(NULL, &stats);
+    assert_int_equal(stats.sent, 0);
+    quern_tracer_get_stats(NULL, NULL);
+    assert_int_equal(quern_tracer_left_ms(NULL), 0);
+    quern_tracer_free(NULL);
     quern_client_wake(NULL);
     quern_client_free(NULL);
 }

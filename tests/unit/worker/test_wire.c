@@ -10,6 +10,7 @@
 #include "base/text/number.h"
 #include "lib_test.h"
 #include "task/limits.h"
+#include "task/task.h"
 #include "worker/prefork/bytes.h"
 
 static struct qn_leased leased = {
@@ -329,7 +330,7 @@ static void a_task_is_read_as_it_was_written(void **state)
     full.task.cpu_ms = 5000;
     full.task.kill_after_ms = 300;
     full.task.memory_max = 1 << 20;
-    struct quern_run run = {.leased = &full, .acks_first = true};
+    struct quern_run run = {.leased = &full, .acks_first = true, .view = qn_task_show(&full.task)};
     struct qn_leased read;
     struct qn_wire_run read_run;
     quern_header room[QN_HEADER_COUNT_MAX];
