@@ -2,9 +2,9 @@
 /* sentinel_list.c - learns sentinels from others, and forgets them; see sentinel_list.h.
  *
  * A sentinel lists all others that it has ever met until it is reset, by their addresses, with a
- * flag for those that it finds down. So one that the URL names by its host is learned once more
- * until there was a connection to it. One that was just reset lists none for some seconds: so who
- * is in no list is only forgotten where most of the others have answered. */
+ * flag for those that it finds down. So one that the URL names by its host is learned once more.
+ * One that was just reset lists none for some seconds: so who is in no list is only forgotten where
+ * most of the others have answered. */
 #include "redis/failover/sentinel_list.h"
 
 #include <stdio.h>
@@ -48,14 +48,23 @@ static const char *address_of(const struct qn_sentinel *sentinel)
     return sentinel->address[0] != '\0' ? sentinel->address : sentinel->endpoint->peer.host;
 }
 
-/* With the mutex held. Whether the index-th is one that was learned by another name than an earlier
- * one, or one of the URL, has: it need not be asked, nor counted. */
+/* The less, the rather it is asked. */
+static int rank_of(const struct qn_sentinel *sentinel)
+{
+    return (sentinel->failing_since_mono_ns != 0 ? 2 : 0) + (sentinel->is_learned ? 1 : 0);
+}
+
+/* With the mutex held. Whether the index-th is known by another name, too, and is asked by that: it
+ * need not be asked, nor counted. The name of the URL comes first until it fails: where names are
+ * no longer resolved the addresses have to do. */
 static bool is_twin(const struct qn_sentinel_list *list, size_t index)
 {
     const struct qn_sentinel *sentinel = &list->sentinels[index];
-    for (size_t i = 0; sentinel->is_learned && !QN_BUG(TWIN_COUNTS) && i < list->count; i++) {
+    for (size_t i = 0; !QN_BUG(TWIN_COUNTS) && i < list->count; i++) {
         const struct qn_sentinel *other = &list->sentinels[i];
-        if (i != index && (i < index || !other->is_learned) &&
+        int more = rank_of(sentinel) - rank_of(other);
+        if (i != index && (sentinel->is_learned || other->is_learned) &&
+            (more > 0 || (more == 0 && i < index)) &&
             strcmp(other->endpoint->peer.port, sentinel->endpoint->peer.port) == 0 &&
             strcmp(address_of(other), address_of(sentinel)) == 0) {
             return true;
@@ -142,11 +151,9 @@ void qn_sentinel_list_begin(struct qn_sentinel_list *list)
 static struct qn_sentinel *find(struct qn_sentinel_list *list, const char *host, const char *port)
 {
     for (size_t i = 0; i < list->count; i++) {
-        struct qn_sentinel *sentinel = &list->sentinels[i];
-        const struct qn_peer *peer = &sentinel->endpoint->peer;
-        bool is_it = strcmp(peer->host, host) == 0 || strcmp(sentinel->address, host) == 0;
-        if (is_it && strcmp(peer->port, port) == 0) {
-            return sentinel;
+        const struct qn_peer *peer = &list->sentinels[i].endpoint->peer;
+        if (strcmp(peer->host, host) == 0 && strcmp(peer->port, port) == 0) {
+            return &list->sentinels[i];
         }
     }
     return NULL;

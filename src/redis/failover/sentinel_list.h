@@ -5,8 +5,8 @@
  * more (SENTINEL RESET), or when it has not answered for a minute and no other one takes it for up.
  * Else those that are gone would be asked for ever, and after some replacements of hosts there
  * would be no room for new ones. Others name a sentinel of the URL by its address, whatever the URL
- * calls it; then it is known twice, as twins, of which the first is asked. Nothing here connects.
- * Any thread. */
+ * calls it; then it is known twice, as twins, of which one is asked: the one of the URL, and once
+ * that has failed the other one, until that fails. Nothing here connects. Any thread. */
 #ifndef QN_REDIS_FAILOVER_SENTINEL_LIST_H
 #define QN_REDIS_FAILOVER_SENTINEL_LIST_H
 
@@ -42,7 +42,7 @@ void qn_sentinel_list_init(struct qn_sentinel_list *list);
 void qn_sentinel_list_finish(struct qn_sentinel_list *list);
 /* One of the URL: takes the reference if there is room. */
 bool qn_sentinel_list_add(struct qn_sentinel_list *list, struct qn_endpoint *take_endpoint);
-/* How many there are; of twins only the first counts. */
+/* How many there are; of twins only one counts. */
 size_t qn_sentinel_list_count(struct qn_sentinel_list *list);
 /* The index-th of these, with a reference for the caller; NULL: there are fewer. */
 struct qn_endpoint *qn_sentinel_list_at(struct qn_sentinel_list *list, size_t index);

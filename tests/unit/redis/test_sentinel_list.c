@@ -336,12 +336,65 @@ static void one_with_two_names_is_asked_once(void **state)
             assert_int_equal(atomic_load(&nodes[i].link_count), round);
         }
     }
-    assert_int_equal(sentinels.list.count, NODES); /* no other name is kept */
     qn_failover_finish(&failover);
     qn_sentinels_finish(&sentinels);
     for (size_t i = 0; i < NODES; i++) {
         node_stop(&nodes[i]);
     }
+}
+
+static void check_asked(struct qn_sentinel_list *list, const char *host)
+{
+    assert_int_equal(qn_sentinel_list_count(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        struct qn_endpoint *node = qn_sentinel_list_at(list, i);
+        assert_non_null(node);
+        assert_string_equal(node->peer.host, host);
+        qn_endpoint_unref(node);
+    }
+    assert_null(qn_sentinel_list_at(list, 2));
+}
+
+/* All that are asked now fail. */
+static void fail_all(struct qn_sentinel_list *list)
+{
+    struct qn_endpoint *asked[] = {qn_sentinel_list_at(list, 0), qn_sentinel_list_at(list, 1)};
+    qn_sentinel_list_begin(list);
+    for (size_t i = 0; i < TEST_COUNT(asked); i++) {
+        qn_sentinel_list_fail(list, asked[i], EARLY_NS);
+        qn_endpoint_unref(asked[i]);
+    }
+    qn_sentinel_list_end(list, EARLY_NS);
+}
+
+/* The service that resolves names is gone, and comes back. */
+static void one_whose_host_cannot_be_resolved_is_asked_by_its_address(void **state)
+{
+    (void)state;
+    static struct others others;
+    struct qn_sentinels sentinels;
+    make(&sentinels, "redis-sentinel://host:1,host:2/0?master=m");
+    struct qn_sentinel_list *list = &sentinels.list;
+    others.reply = (struct qn_reply){.type = QN_REPLY_ARRAY, .items = others.items};
+    for (size_t i = 0; i < 2; i++) {
+        others.ports[i][0] = (char)('1' + i);
+        put_other(&others, false);
+    }
+    for (int round = 1; round <= 3; round++) {
+        qn_sentinel_list_begin(list);
+        for (size_t i = 0; i < 2; i++) {
+            struct qn_endpoint *node = qn_sentinel_list_at(list, i);
+            qn_sentinel_list_answer(list, node, "127.0.0.1", &others.reply);
+            qn_endpoint_unref(node);
+        }
+        qn_sentinel_list_end(list, EARLY_NS);
+    }
+    check_asked(list, "host");
+    fail_all(list);
+    check_asked(list, "127.0.0.1");
+    fail_all(list);
+    check_asked(list, "host");
+    qn_sentinels_finish(&sentinels);
 }
 
 int main(int argc, char **argv)
@@ -353,6 +406,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_number_of_replacements_fits),
         cmocka_unit_test(each_time_that_they_are_asked_the_list_is_looked_through),
         cmocka_unit_test(one_with_two_names_is_asked_once),
+        cmocka_unit_test(one_whose_host_cannot_be_resolved_is_asked_by_its_address),
     };
     const struct test_group group = {
         .name = argv[0], .tests = tests, .test_count = TEST_COUNT(tests)};
