@@ -141,6 +141,11 @@ class ConfigTest(CliTest):
         shown = self.ok("--context", "a", "config", "show")
         self.assertIn("redis://user:***@localhost:1", shown)
         self.assertNotIn("secret", shown)
+        self.configure("[context a]\nbroker = redis://localhost:1\npassword = secret\n")
+        for words in ([], ["--json"]):
+            shown = self.ok("--context", "a", "config", "show", *words)
+            self.assertIn("redis://localhost:1?password=***", shown)
+            self.assertNotIn("secret", shown)
 
     def test_large_file_is_refused(self):
         self.configure("# " + "x" * (256 << 10))
@@ -180,6 +185,11 @@ class ConfigTest(CliTest):
             ("[context a]\nbroker = redis://[\n", 1, "URL"),
             ("broker = a.db\ncontext = a\n[context a]\nbroker = b.db\n", 1, "exclude each other"),
             ("broker =\n", 1, "broker: it has no value"),
+            ("broker = redis://u:secret@h:99999/0\n", 1, "the port must be a number"),
+            ("broker = redsi://u:secret@h/0\n", 1, "unknown broker scheme \"redsi\""),
+            ("[work]\nbroker = localhost:6379\n", 2, "a server is written redis://localhost"),
+            ("broker = redis://h;sqlite:///a.db\n", 1, "holds only Redis servers"),
+            ("[context a]\nbroker = redsi://h\n", 1, "unknown broker scheme \"redsi\""),
         ]
         for text, line, why in cases:
             with self.subTest(text=text):
@@ -187,6 +197,7 @@ class ConfigTest(CliTest):
                 message = self.fails(EXIT_CONFIG, "config", "check", path)
                 self.assertIn(f"quern: config check: {path}:{line}: ", message)
                 self.assertIn(why, message)
+                self.assertNotIn("secret", message)
                 self.assertEqual(message.count("\n"), 1, message)
                 document = json.loads(self.quern("config", "check", "--json", path).stdout)
                 self.assertEqual((document["ok"], len(document["faults"])), (False, 1))
@@ -194,7 +205,9 @@ class ConfigTest(CliTest):
     def test_check_of_a_good_file(self):
         text = "\ufeff# all\njson = no\n[general] # more\nno_retry = 0\n[work] ; the worker\n" \
                "exec = *=true\nqueue = a=3\ntimeout = b:=3s\n[schedule run]\nzone = UTC\n" \
-               "[context x]\nbroker = redis://h\npassword-file = pw\n[queue list]\njson = 1\n"
+               "[context x]\nbroker = redis://h\npassword-file = pw\n" \
+               "[context y]\nbroker = valkey://h;redis://i\n[context z]\nbroker = b.db\n" \
+               "[stats]\nbroker = redis-sentinel://a,b:3/0?master=x\n[queue list]\njson = 1\n"
         path = self.write("good.conf", text)
         self.assertEqual(self.ok("config", "check", path), f"{path}: ok")
         self.assertEqual(self.json("config", "check", path),

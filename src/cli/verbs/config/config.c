@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory/alloc.h"
 #include "base/memory/secret.h"
 #include "base/text/str.h"
 #include "base/text/url.h"
+#include "broker/url/url_advice.h"
+#include "broker/url/url_list.h"
+#include "broker/url/url_spelling.h"
 #include "cli/cli.h"
 #include "cli/config/broker.h"
 #include "cli/config/config.h"
@@ -77,6 +81,45 @@ static void note_message(quern_log_level level, const char *text, void *user)
     }
 }
 
+/* Whether a broker could be opened by this URL, as far as that can be told without its server and
+ * the files that it names. */
+static quern_status check_url(const char *url, quern_error *err)
+{
+    struct qn_url parsed;
+    if (qn_url_spelling_is_server(url) && qn_url_next(url) != NULL) {
+        struct qn_url_list list;
+        quern_status status = qn_url_list_init(&list, url, err);
+        if (status == QUERN_OK) {
+            qn_url_list_finish(&list);
+        }
+        return status;
+    }
+    quern_status status = qn_url_parse(url, &parsed, err);
+    if (status != QUERN_OK) {
+        return status;
+    }
+    qn_url_spelling_resolve(&parsed);
+    status = qn_url_advice(&parsed, err);
+    if (status == QUERN_OK && parsed.scheme[0] != '\0' && strcmp(parsed.scheme, "sqlite") != 0 &&
+        !qn_url_list_is_redis(&parsed)) {
+        status = qn_error_set(err, QUERN_E_INVALID, "unknown broker scheme \"%s\"", parsed.scheme);
+    }
+    qn_url_finish(&parsed);
+    return status;
+}
+
+/* The broker that a line of the file names; those of contexts are checked with these. */
+static void check_broker(struct checking *checking, const struct qn_cli *other)
+{
+    quern_error err;
+    const struct qn_config_choice choice = qn_config_broker_choice(other);
+    if (choice.text != NULL && choice.option == QN_GLOBAL_BROKER &&
+        check_url(choice.text, &err) != QUERN_OK) {
+        (void)qn_section_refuse(other->config, choice.line, "broker: %s", err.text);
+        note(checking, other->config->why);
+    }
+}
+
 /* As the verb would read it; without its section that is what matters to all verbs. */
 static void check_verb(struct checking *checking, const struct qn_noun *noun,
                        const struct qn_verb *verb)
@@ -90,8 +133,11 @@ static void check_verb(struct checking *checking, const struct qn_noun *noun,
     bool understood = qn_args_parse(&other.args, verb->options, verb->option_count);
     if (!understood || !qn_config_fill(&other)) {
         note(checking, other.config->why);
-    } else if (verb->check != NULL) {
-        (void)verb->check(&other);
+    } else {
+        check_broker(checking, &other);
+        if (verb->check != NULL) {
+            (void)verb->check(&other);
+        }
     }
     qn_secret_free(other.config->url);
     other.config->url = NULL;
@@ -102,15 +148,12 @@ static void check_context(struct checking *checking, const struct qn_ini_line *h
 {
     struct qn_config *config = checking->cli->config;
     char *url = qn_config_broker_of(config, qn_config_context_name(head->section), head->line);
-    struct qn_url parsed;
     quern_error err;
     if (url == NULL) {
         note(checking, config->why);
-    } else if (qn_url_parse(url, &parsed, &err) != QUERN_OK) {
+    } else if (check_url(url, &err) != QUERN_OK) {
         (void)qn_section_refuse(config, head->line, "%s", err.text);
         note(checking, config->why);
-    } else {
-        qn_url_finish(&parsed);
     }
     qn_secret_free(url);
 }
@@ -257,7 +300,11 @@ static void add(struct showing *showing, const struct qn_option *option, const c
     char place[VALUE_SIZE];
     describe(showing, option, value, place);
     if (text != NULL) {
-        mask(text, shown);
+        if (option == &qn_args_globals[QN_GLOBAL_BROKER]) {
+            qn_url_redact(text, shown, sizeof shown); /* parameters, too */
+        } else {
+            mask(text, shown);
+        }
     }
     if (showing->values == NULL) {
         qn_table_text(&showing->table, option->name);
