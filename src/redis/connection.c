@@ -180,15 +180,17 @@ static quern_status check_silence(struct qn_connection *connection, struct silen
                         connection->endpoint->peer.address);
 }
 
-/* The end of a receive, after what has arrived so far. */
+/* The end of a receive, after what has arrived until now. What came quickly says nothing for a
+ * server that is silent afterwards. */
 static int64_t end_of(const struct qn_connection *connection, int64_t deadline_mono_ns)
 {
     int64_t more_ms = (int64_t)(connection->lenient_bytes / BYTES_PER_MS);
     int64_t end_mono_ns = deadline_mono_ns + more_ms * QN_NS_PER_MS;
+    int64_t silent_mono_ns = qn_clock_mono_ns() + SUSPECT_MS * QN_NS_PER_MS;
+    end_mono_ns = silent_mono_ns < end_mono_ns ? silent_mono_ns : end_mono_ns;
     int64_t until_mono_ns = connection->lenient_until_mono_ns;
-    return until_mono_ns == 0 || until_mono_ns < deadline_mono_ns ? deadline_mono_ns
-           : end_mono_ns < until_mono_ns                          ? end_mono_ns
-                                                                  : until_mono_ns;
+    end_mono_ns = until_mono_ns < end_mono_ns ? until_mono_ns : end_mono_ns;
+    return end_mono_ns > deadline_mono_ns ? end_mono_ns : deadline_mono_ns;
 }
 
 quern_status qn_connection_receive(struct qn_connection *connection, struct qn_arena *arena,

@@ -25,7 +25,8 @@ struct qn_connection {
     bool unwanted;                /* its server has said that it is not the one to use */
     bool is_held;                 /* the server keeps the next reply back on purpose (WAIT) */
     /* While this is not 0, receives may last longer than their deadlines, but not beyond it: by a
-     * millisecond for each 250 bytes that arrived since then, as the link is slow, not silent. */
+     * millisecond for each 250 bytes that arrived since then, as the link is slow, not silent; for
+     * half a second after the latest ones at most. */
     int64_t lenient_until_mono_ns;
     uint64_t lenient_bytes;
     const char *role; /* "" or what follows the name in CLIENT SETNAME; may be set after init */
