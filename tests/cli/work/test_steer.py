@@ -114,6 +114,14 @@ class SteerTest(CliTest):
         self.assertEqual((documents[0]["id"], documents[0]["ok"]), (workers[0], True))
         self.assertIn("no worker wrong", documents[1]["error"])
 
+    def test_all_of_none_is_said(self):
+        self.ok("enqueue", "t")
+        result = self.quern("worker", "quiet", "--all")
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+        self.assertIn("no worker here takes commands; see `quern worker list`", result.stderr)
+        result = self.quern("worker", "quiet", "--all", "--json")
+        self.assertEqual(json.loads(result.stdout), {"done": "quiet", "count": 0, "workers": []})
+
     def test_killed_worker_is_reported(self):
         process, worker_id = self.work()
         self.stop(process, signal.SIGKILL)

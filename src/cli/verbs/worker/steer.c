@@ -194,9 +194,16 @@ static bool steer_named(struct steering *steering, const char *text)
 static void steer_all(struct steering *steering)
 {
     bool goes_on = true;
+    size_t sent = 0;
     for (size_t i = 0; goes_on && i < quern_worker_list_size(steering->list); i++) {
         const quern_worker_info *worker = quern_worker_list_at(steering->list, i);
-        goes_on = !worker->takes_commands || steer(steering, worker->id);
+        if (worker->takes_commands) {
+            sent++;
+            goes_on = steer(steering, worker->id);
+        }
+    }
+    if (sent == 0) {
+        qn_cli_message(steering->cli, "no worker here takes commands; see `quern worker list`");
     }
 }
 
