@@ -21,18 +21,19 @@ class WatchTest(CliTest):
         self.until(lambda: "between two looks" in self.read("notes"), "it watches")
         return process
 
+    def documents(self):
+        """All lines so far, without one that is being written."""
+        whole, _, _ = self.read("lines").rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
     def events(self, task_id):
-        """The steps of a task, as JSON."""
-        found = []
-        for line in self.read("lines").splitlines():
-            document = json.loads(line)
-            if document.get("id") == task_id:
-                found.append((document["from"], document["to"]))
-        return found
+        """The steps of a task."""
+        return [(document["from"], document["to"]) for document in self.documents()
+                if document.get("id") == task_id]
 
     def causes(self, task_id):
-        documents = [json.loads(line) for line in self.read("lines").splitlines()]
-        return [document["cause"] for document in documents if document.get("id") == task_id]
+        return [document["cause"] for document in self.documents()
+                if document.get("id") == task_id]
 
     def wait_event(self, task_id, step):
         self.until(lambda: step in self.events(task_id), f"{task_id}: {step}")
@@ -73,6 +74,7 @@ class WatchTest(CliTest):
         self.watch("--json")
         self.fifo("held")
         self.enqueue("t", "--id", "a")
+        self.wait_event("a", ("", "pending"))
         first = self.start("work", "--exec", "t=cat held")
         self.wait_event("a", ("pending", "active"))
         self.stop(first, signal.SIGKILL)
@@ -91,11 +93,8 @@ class WatchTest(CliTest):
         self.until(lambda: self.ends() >= 50, "all ends were seen or counted")
 
     def ends(self):
-        count = 0
-        for line in self.read("lines").splitlines():
-            document = json.loads(line)
-            count += document.get("missed", 1 if document.get("to") == "gone" else 0)
-        return count
+        return sum(document.get("missed", 1 if document.get("to") == "gone" else 0)
+                   for document in self.documents())
 
     @only("redis")
     def test_server_that_is_away_for_a_while(self):
