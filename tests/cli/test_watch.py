@@ -64,7 +64,7 @@ class WatchTest(CliTest):
         self.enqueue("bad", "--id", "b", "--retry", "never")
         self.until(lambda: " b bad pending" in self.read("lines"), "it is there")
         self.drain("bad=echo no route >&2; exit 1", "good=true")
-        self.until(lambda: "archived: " in self.read("lines"), "it has failed")
+        self.until(lambda: "no route" in self.read("lines"), "it has failed")
         line = self.read("lines").splitlines()[-1]
         self.assertRegex(line, r"^\S+Z default b bad \w+ -> archived: ")
         self.assertIn("no route", line)
