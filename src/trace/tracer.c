@@ -255,7 +255,7 @@ static bool may_come(quern_status status)
 /* Without the mutex. Returns whether a collector has it. */
 static bool send_document(quern_tracer *tracer, size_t count)
 {
-    quern_error error = {0};
+    quern_error error;
     quern_status status = qn_otlp_write(&tracer->text, &tracer->resource, tracer->spans, count);
     if (status != QUERN_OK) {
         return false;
@@ -273,7 +273,7 @@ static bool send_document(quern_tracer *tracer, size_t count)
         error = (quern_error){0};
         status = quern_tracer_left_ms(tracer) > 0
                      ? tracer->options.send(&document, tracer->options.user, &error)
-                     : QUERN_E_TIMEOUT;
+                     : qn_error_set(&error, QUERN_E_TIMEOUT, "no time left at the end");
         note_end(tracer, status, &error);
         int64_t spent_ms = (qn_clock_mono_ns() - began_at_mono_ns) / QN_NS_PER_MS;
         if (status == QUERN_OK || !may_come(status) || spent_ms >= RETRY_FOR_MS) {

@@ -305,6 +305,7 @@ class ConfigTest(CliTest):
         self.assertIn("quern.conf:1", self.ok("config", "show"))
         self.assertRegex(self.ok("config", "show", "schedule", "run", "--", "--zone", "UTC"),
                          r"zone +UTC +command line")
+        self.assertIn("FILE is empty", self.fails(EXIT_USAGE, "config", "check", ""))
         self.assertIn("'help' is no verb that reads", self.fails(EXIT_USAGE, "config", "show",
                                                                  "help"))
         self.assertIn("unknown option '--what'", self.fails(

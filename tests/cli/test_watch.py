@@ -110,6 +110,7 @@ class WatchTest(CliTest):
         self.enqueue("t")
         self.assertIn("no field 'typ'",
                       self.fails(EXIT_USAGE, "watch", "--match", "typ = a"))
+        self.fails(EXIT_USAGE, "watch", "--interval", "100d")  # poll counts in an int
 
 
 if __name__ == "__main__":

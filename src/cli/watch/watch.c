@@ -31,6 +31,7 @@ enum {
     READ_MAX = 500, /* tasks that are read by their id in one look; the others in the next one */
     INTERVAL_MS = 1000,
     INTERVAL_MS_MIN = 100,
+    INTERVAL_MS_MAX = 86400000,
     REPORT_MS = 5000 /* between two reports of ends that were not seen */
 };
 
@@ -40,7 +41,7 @@ static const struct qn_option options[] = {
                       QN_OPTION_TEXT},
     [OPTION_QUEUE] = {"queue", "NAME", "only in this queue (default: all)", QN_OPTION_TEXT},
     [OPTION_INTERVAL] = {"interval", "D", "look so often (1s)", QN_OPTION_DURATION,
-                         .min = INTERVAL_MS_MIN},
+                         .min = INTERVAL_MS_MIN, .max = INTERVAL_MS_MAX},
 };
 
 struct watch {

@@ -208,6 +208,9 @@ static int run_check(struct qn_cli *cli)
 {
     const char *path = qn_args_operand(&cli->args, 0);
     struct checking checking = {.cli = cli};
+    if (path != NULL && path[0] == '\0') {
+        return qn_cli_usage(cli, "FILE is empty");
+    }
     bool is_read = path != NULL ? qn_config_read_file(cli, path) : qn_config_read(cli);
     if (!is_read) {
         note(&checking, cli->config->why);
@@ -468,7 +471,8 @@ static const struct qn_verb verbs[] = {
      .operands = "[VERB [-- OPTIONS]]",
      .summary = "the values that a verb would have, and where each comes from",
      .about = "From the command line, which stands behind --, the environment (its variable),\n"
-              "the file (PATH:LINE), or the default. Passwords are not shown.",
+              "the file (PATH:LINE), or the default. Passwords of broker URLs are not shown,\n"
+              "commands are shown as they are.",
      .example = "  quern config show work\n  quern config show schedule run -- --zone UTC",
      .operand_max = 64,
      .run = run_show,

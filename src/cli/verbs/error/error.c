@@ -3,7 +3,8 @@
  *
  * Tasks whose errors differ in numbers, ids and addresses only have one fingerprint, and are one
  * group. An action reads the failed tasks again, notes those of the group, asks, and then changes
- * each by its id: one that has changed meanwhile is left alone and counted. */
+ * each by its id: one that is gone, or whose state no longer allows it, is left alone and counted.
+ * One that has failed with another error meanwhile is not told apart. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
