@@ -4,10 +4,10 @@
 server.
 
 Queues that lie on both masters are filled and drained by `quern bench drain`, and the same queues
-on the one server, all over TCP. Prints the CPU of all servers (for storing and draining a task) and
-of the worker (for draining), measured in turns, and the ratio; then the commands and the calls of
-scripts of a task, which do not depend on the machine. QUERN names the program, which should be that
-of a release build."""
+on the one server, all over TCP. Prints the CPU of all servers (for storing and draining a task),
+how much of it was in the kernel, and that of the worker (for draining), measured in turns, and the
+ratio; then the commands and the calls of scripts of a task, which do not depend on the machine.
+QUERN names the program, which should be that of a release build."""
 
 import json
 import os
@@ -29,14 +29,14 @@ QUEUES = sys.argv[3] if len(sys.argv) > 3 else "2"
 
 
 def cpu_of(servers):
-    total = 0
+    """In all, and in the kernel; in s."""
+    found = {"used_cpu_sys": 0.0, "used_cpu_user": 0.0}
     for server in servers:
-        info = server.do("INFO", "cpu").decode()
-        for line in info.splitlines():
+        for line in server.do("INFO", "cpu").decode().splitlines():
             name, _, value = line.partition(":")
-            if name in ("used_cpu_sys", "used_cpu_user"):
-                total += float(value)
-    return total
+            if name in found:
+                found[name] += float(value)
+    return sum(found.values()), found["used_cpu_sys"]
 
 
 def calls_of(servers):
@@ -53,7 +53,8 @@ def calls_of(servers):
 
 
 def drain(url, servers):
-    """CPU of the servers and of the worker for each task, in us; commands and scripts of a task."""
+    """CPU of a task in us: of the servers, in all and in the kernel, and of the worker; then its
+    commands, and its calls of scripts."""
     before, calls_before = cpu_of(servers), calls_of(servers)
     result = subprocess.run(
         [QUERN, "--json", "bench", "drain", "--tasks", str(TASKS), "--queues", QUEUES,
@@ -61,18 +62,19 @@ def drain(url, servers):
     row = json.loads(result.stdout)
     row = row[0] if isinstance(row, list) else row
     calls = [(now - then) / TASKS for now, then in zip(calls_of(servers), calls_before)]
-    return (cpu_of(servers) - before) * 1e6 / TASKS, row["worker_cpu_us"], *calls
+    cpus = [(now - then) * 1e6 / TASKS for now, then in zip(cpu_of(servers), before)]
+    return *cpus, row["worker_cpu_us"], *calls
 
 
 def show(rows):
-    for i, what in enumerate(("servers", "worker")):
+    for i, what in enumerate(("servers", "servers in the kernel", "worker")):
         costs = {name: statistics.median(row[i] for row in rows[name]) for name in rows}
         words = ", ".join(f"{name} {cost:.2f} us" for name, cost in costs.items())
         print(f"{what}: {words} a task; two masters to one server "
               f"{costs['two masters'] / costs['one server']:.3f}, to one master "
               f"{costs['two masters'] / costs['one master']:.3f}; one master to one server "
               f"{costs['one master'] / costs['one server']:.3f}")
-    for i, what in ((2, "commands"), (3, "calls of scripts")):
+    for i, what in ((3, "commands"), (4, "calls of scripts")):
         words = ", ".join(f"{name} {statistics.median(row[i] for row in rows[name]):.4f}"
                           for name in rows)
         print(f"{what} a task: {words}")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* test_promises.c - the seven promises, checked in one simulated world for each seed.
  *
- *   sim_promises                  200 seeds, 10000 with QUERN_TEST_FULL=1
+ *   sim_promises                  400 seeds, 10000 with QUERN_TEST_FULL=1
  *   sim_promises --seed N         one seed, with its trace
  *   sim_promises --seeds N M      these, without
  *
@@ -16,7 +16,7 @@
 #include "sqlite_memory.h"
 #include "world.h"
 
-enum { SEEDS = 200, SEEDS_FULL = 10000, TRACE_LINES = 40 };
+enum { SEEDS = 400, SEEDS_FULL = 10000, TRACE_LINES = 40 };
 
 static char seed_line[64];
 static size_t seed_line_size;
