@@ -58,21 +58,29 @@ static void init(struct game *game, enum pattern pattern, size_t queue_count, ui
     game->is_fast = true;
 }
 
-static void every_window_of_many_full_queues_has_the_shares(void **state)
+static void check_windows(const size_t *counts, size_t count, bool apart)
 {
-    (void)state;
-    static const size_t counts[] = {9, 12, 20, 60, 100, 256};
     static const size_t rooms[] = {QN_BATCH_WORTH, 100, QN_BATCH_MAX, 0};
     for (size_t pattern = 0; pattern < PATTERN_COUNT; pattern++) {
-        for (size_t i = 0; i < TEST_COUNT(counts); i++) {
+        for (size_t i = 0; i < count; i++) {
             for (size_t k = 0; k < TEST_COUNT(rooms); k++) {
                 struct game game;
                 init(&game, (enum pattern)pattern, counts[i], k);
+                if (apart) {
+                    qn_choice_ask_apart(&game.choice);
+                }
                 play_until(&game, 8000, rooms[k]);
                 assert_windows(&game, game.weights, 0, 0);
             }
         }
     }
+}
+
+static void every_window_of_many_full_queues_has_the_shares(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {9, 12, 20, 60, 100, 256};
+    check_windows(counts, TEST_COUNT(counts), false);
 }
 
 /* How many queues an exchange took from, and the most that it took from one. */
@@ -251,18 +259,7 @@ static void every_window_of_queues_that_are_asked_apart_has_the_shares(void **st
 {
     (void)state;
     static const size_t counts[] = {2, 3, 8, 9, 20, 256};
-    static const size_t rooms[] = {QN_BATCH_WORTH, 100, QN_BATCH_MAX, 0};
-    for (size_t pattern = 0; pattern < PATTERN_COUNT; pattern++) {
-        for (size_t i = 0; i < TEST_COUNT(counts); i++) {
-            for (size_t k = 0; k < TEST_COUNT(rooms); k++) {
-                struct game game;
-                init(&game, (enum pattern)pattern, counts[i], k);
-                qn_choice_ask_apart(&game.choice);
-                play_until(&game, 8000, rooms[k]);
-                assert_windows(&game, game.weights, 0, 0);
-            }
-        }
-    }
+    check_windows(counts, TEST_COUNT(counts), true);
 }
 
 static void nearly_each_exchange_is_about_one_of_few_queues_that_are_asked_apart(void **state)
